@@ -101,12 +101,16 @@ mod tests {
 
     #[test]
     fn every_event_of_the_profile_is_counted_by_simulated_machines() {
-        let processor = SimProcessor::new(&config::find_machine("cmt-4x4").unwrap());
+        let machine = config::find_machine("cmt-4x4").unwrap();
+        let processor = SimProcessor::new(&machine);
         let plan = processor.event_plan();
         let events: Vec<_> = plan.sets.iter().flat_map(|set| &set.events).collect();
         assert!(!events.is_empty());
         for event in events {
-            assert!(events::find(&event.spellings[0]).is_some(), "{event:?}");
+            assert!(
+                events::find(&event.spellings[0], &machine).is_some(),
+                "{event:?}"
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a context counts.
 
-use crate::model::Op;
+use crate::model::{Op, QUEUES};
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
@@ -23,6 +23,12 @@ pub struct Counters {
     /// Cycles of the thread in which no floating-point or SIMD instruction of any context was in a unit of the core or
     /// booked on one: all of them if it is alone and has none (WorkOver's event of an empty floating-point scheduler).
     pub fp_empty_cycles: u64,
+    /// Cycles of the thread in which no floating-point instruction of any context waited in a scheduler of the core.
+    #[serde(default)]
+    pub fp_scheduler_empty_cycles: u64,
+    /// Cycles of the thread times the entries of each queue that its instructions held, by the queue's number.
+    #[serde(default)]
+    pub queue_entry_cycles: [u64; QUEUES],
     /// Cycles for which loads were delayed beyond the first level, each load counted by itself.
     pub memory_cycles: u64,
     /// Fetches of lines of code that missed level 1, 2, 3.
@@ -64,6 +70,11 @@ impl Counters {
             memory_stall_cycles: self.memory_stall_cycles - before.memory_stall_cycles,
             contention_cycles: self.contention_cycles - before.contention_cycles,
             fp_empty_cycles: self.fp_empty_cycles - before.fp_empty_cycles,
+            fp_scheduler_empty_cycles: self.fp_scheduler_empty_cycles
+                - before.fp_scheduler_empty_cycles,
+            queue_entry_cycles: std::array::from_fn(|at| {
+                self.queue_entry_cycles[at] - before.queue_entry_cycles[at]
+            }),
             memory_cycles: self.memory_cycles - before.memory_cycles,
             fetch_misses: minus(&self.fetch_misses, &before.fetch_misses),
             data_misses: minus(&self.data_misses, &before.data_misses),
@@ -83,12 +94,14 @@ impl AddAssign for Counters {
         add(&mut self.ops, &other.ops);
         add(&mut self.fetch_misses, &other.fetch_misses);
         add(&mut self.data_misses, &other.data_misses);
+        add(&mut self.queue_entry_cycles, &other.queue_entry_cycles);
         self.mispredicted += other.mispredicted;
         self.issue_cycles += other.issue_cycles;
         self.stall_cycles += other.stall_cycles;
         self.memory_stall_cycles += other.memory_stall_cycles;
         self.contention_cycles += other.contention_cycles;
         self.fp_empty_cycles += other.fp_empty_cycles;
+        self.fp_scheduler_empty_cycles += other.fp_scheduler_empty_cycles;
         self.memory_cycles += other.memory_cycles;
         self.tlb_misses += other.tlb_misses;
         self.coherence_misses += other.coherence_misses;

@@ -1,6 +1,10 @@
 //! The events that a simulated machine counts, under the spellings `sim::NAME`.
 
-use crate::{counters::Counters, energy::Energy, model::Op};
+use crate::{
+    counters::Counters,
+    energy::Energy,
+    model::{MachineModel, Op, Queue},
+};
 
 /// What a thread did in a period.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,11 +23,30 @@ pub struct Deed {
     pub footprint: u64,
 }
 
+/// Reads an event.
+pub type Reader = fn(&Deed) -> u64;
+
 /// How an event is read.
-pub type Read = fn(&Deed) -> u64;
+#[derive(Debug, Clone, Copy)]
+pub enum Read {
+    /// By this.
+    By(Reader),
+    /// As the entry-cycles of the queue of this number.
+    Queue(u8),
+}
+
+impl Read {
+    /// What was counted.
+    pub fn of(self, deed: &Deed) -> u64 {
+        match self {
+            Self::By(read) => read(deed),
+            Self::Queue(number) => deed.counters.queue_entry_cycles[usize::from(number)],
+        }
+    }
+}
 
 /// Every event: its name, what it counts, and where that is read.
-pub const EVENTS: [(&str, &str, Read); 35] = [
+pub const EVENTS: [(&str, &str, Reader); 37] = [
     (
         "CYCLES",
         "cycles of the core while the thread was on it",
@@ -173,6 +196,16 @@ pub const EVENTS: [(&str, &str, Read); 35] = [
         "cycles of the thread with nothing in the core's floating-point units",
         |d| d.counters.fp_empty_cycles,
     ),
+    (
+        FP_SCHEDULER_EMPTY,
+        "cycles of the thread in which no floating-point instruction waited in a scheduler of the core",
+        |d| d.counters.fp_scheduler_empty_cycles,
+    ),
+    (
+        QUEUE_ENTRIES,
+        "cycles of the thread times the entries that it held; of one queue with its name behind a dot",
+        |d| d.counters.queue_entry_cycles.iter().sum(),
+    ),
 ];
 
 /// The energy, which only a machine counts whose file says what its parts take; its parts' names begin like it.
@@ -191,19 +224,46 @@ fn whole(energy: &(Energy, Energy), part: impl Fn(&Energy) -> f64) -> u64 {
     (part(&energy.1) as u64).saturating_sub(part(&energy.0) as u64)
 }
 
+/// Cycles with an empty floating-point scheduler, which are counted only if the machine has one.
+pub const FP_SCHEDULER_EMPTY: &str = "FP_SCHEDULER_EMPTY_CYCLES";
+
+/// The occupancy of queues, of which there may be none.
+pub const QUEUE_ENTRIES: &str = "QUEUE_ENTRY_CYCLES";
+
 /// Bytes touched, which are known of threads only.
 pub const FOOTPRINT: &str = "FOOTPRINT";
 
 /// The cache occupancy, for which all lines are looked at.
 pub const LLC_OCCUPANCY: &str = "LLC_OCCUPANCY";
 
-/// How an event is read.
-pub fn find(spelling: &str) -> Option<Read> {
+/// How an event is read of a machine.
+pub fn find(spelling: &str, machine: &MachineModel) -> Option<Read> {
     let name = spelling.strip_prefix("sim::")?;
+    if let Some((event, queue)) = name.split_once('.') {
+        let known = queues(machine).find(|known| known.name == queue);
+        let known = known.filter(|_| event.eq_ignore_ascii_case(QUEUE_ENTRIES));
+        return known.map(|queue| Read::Queue(queue.number));
+    }
     EVENTS
         .iter()
         .find(|(known, ..)| known.eq_ignore_ascii_case(name))
-        .map(|(_, _, read)| *read)
+        .map(|(_, _, read)| Read::By(*read))
+}
+
+/// All queues of all kinds of cores.
+fn queues(machine: &MachineModel) -> impl Iterator<Item = &Queue> {
+    machine.kinds.iter().flat_map(|kind| &kind.queues)
+}
+
+/// Whether a machine has what this event counts: what is not there is not counted, rather than nothing.
+pub(crate) fn is_counted(spellings: &[String], machine: &MachineModel) -> bool {
+    let is = |name| names(spellings, name);
+    match () {
+        () if names_energy(spellings) => machine.energy.is_some(),
+        () if is(FP_SCHEDULER_EMPTY) => queues(machine).any(Queue::is_fp_scheduler),
+        () if is(QUEUE_ENTRIES) => queues(machine).next().is_some(),
+        () => true,
+    }
 }
 
 /// Whether one of these spellings is the event of this name.
@@ -213,7 +273,7 @@ pub(crate) fn names(spellings: &[String], name: &str) -> bool {
 }
 
 /// Whether one of these spellings is an event of energy.
-pub(crate) fn names_energy(spellings: &[String]) -> bool {
+fn names_energy(spellings: &[String]) -> bool {
     let mut names = spellings.iter().filter_map(|s| s.strip_prefix("sim::"));
     names.any(|name| {
         name.get(..ENERGY.len())
@@ -222,7 +282,10 @@ pub(crate) fn names_energy(spellings: &[String]) -> bool {
 }
 
 /// The event that was perhaps meant.
-pub fn suggest(spelling: &str) -> Option<&'static str> {
+pub fn suggest(spelling: &str, machine: &MachineModel) -> Option<String> {
     let name = spelling.strip_prefix("sim::").unwrap_or(spelling);
-    perch_core::diagnostic::nearest(name, EVENTS.iter().map(|(known, ..)| *known))
+    let of_queues = queues(machine).map(|queue| format!("{QUEUE_ENTRIES}.{}", queue.name));
+    let plain = EVENTS.iter().map(|(known, ..)| (*known).to_owned());
+    let known: Vec<String> = plain.chain(of_queues).collect();
+    perch_core::diagnostic::nearest(name, known.iter().map(String::as_str)).map(str::to_owned)
 }

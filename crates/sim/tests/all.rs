@@ -14,6 +14,7 @@ mod interval;
 mod memory;
 mod metering;
 mod o1;
+mod occupancy;
 mod pus;
 mod scheduler;
 mod serving;

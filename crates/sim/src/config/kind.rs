@@ -8,8 +8,8 @@ use super::{
 use crate::{
     core::{MOST_CONTEXTS, MOST_POOLS, MOST_QUEUES},
     model::{
-        CoreKind, Latency, Multithreading, Op, Partition, Queue, QueueSharing, UnitPool, Until,
-        cycle_of,
+        CoreKind, Latency, Multithreading, Op, Partition, QUEUES, Queue, QueueSharing, UnitPool,
+        Until, cycle_of,
     },
 };
 
@@ -79,10 +79,31 @@ const MULTITHREADING: [(&str, Multithreading); 2] = [
 
 /// The kinds, in the order of the file.
 pub(super) fn read(item: Item<'_>) -> Checked<Vec<CoreKind>> {
-    item.named()?
-        .into_iter()
-        .map(|(name, item)| one(name, &item.table("a kind of core", KEYS)?))
-        .collect()
+    let mut queues = Vec::new();
+    let numbered = |(name, item): (&str, Item<'_>)| {
+        let mut kind = one(name, &item.table("a kind of core", KEYS)?)?;
+        number(&mut kind.queues, &mut queues).map_err(|error| item.wrong(error))?;
+        Ok(kind)
+    };
+    item.named()?.into_iter().map(numbered).collect()
+}
+
+/// Gives queues of the same name the same number, in whichever kinds of cores they are.
+fn number(queues: &mut [Queue], names: &mut Vec<String>) -> Result<(), String> {
+    for queue in queues {
+        let known = names.iter().position(|name| *name == queue.name);
+        let number = known.unwrap_or(names.len());
+        if number == QUEUES {
+            return Err(format!(
+                "the queues of all kinds of cores have more than {QUEUES} names: give those that are alike the same"
+            ));
+        }
+        if known.is_none() {
+            names.push(queue.name.clone());
+        }
+        queue.number = number as u8;
+    }
+    Ok(())
 }
 
 fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
@@ -343,6 +364,7 @@ fn queues(item: Item<'_>, contexts: u32, parts: u32) -> Checked<Vec<Queue>> {
         }
         queues.push(Queue {
             name: name.to_owned(),
+            number: 0,
             ops,
             entries,
             sharing,

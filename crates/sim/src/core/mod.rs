@@ -3,6 +3,7 @@
 mod clock;
 mod context;
 mod misses;
+mod occupancy;
 mod pipeline;
 mod queues;
 mod ready;

@@ -4,7 +4,11 @@
 //! front end, and so do all behind it: a thread whose operations wait for memory takes the entries of a queue that it
 //! shares, and slows its sibling even where units are free. A watermark bounds how many it takes.
 
-use crate::model::{CoreKind, Op, Parts, Queue, QueueSharing, Until};
+use super::occupancy::{Held, Occupancy};
+use crate::{
+    counters::Counters,
+    model::{CoreKind, Op, Parts, Queue, QueueSharing, Until},
+};
 use std::collections::VecDeque;
 
 /// Queues of an operation at most: a scheduler and a buffer.
@@ -45,8 +49,12 @@ struct Entries {
     /// Whether several contexts take entries of it.
     shared: bool,
     /// When each that is in it leaves, the first in front. Most that enter leave last: a sorted list is cheaper than a heap.
-    leave: VecDeque<u64>,
+    leave: VecDeque<Held>,
     until: Until,
+    /// The number by which they are counted; `None` if another one counts them.
+    number: Option<u8>,
+    /// Whether floating-point operations wait in it for a unit.
+    fp: bool,
 }
 
 impl Entries {
@@ -58,37 +66,36 @@ impl Entries {
     fn room(&mut self, now: u64) -> Result<(), u64> {
         while self.leave.len() >= self.size {
             match self.leave.front() {
-                Some(first) if *first <= now => self.leave.pop_front(),
+                Some(first) if first.until() <= now => self.leave.pop_front(),
                 // More entries are taken than there are: it was just divided among more contexts.
-                Some(first) => return Err(*first),
+                Some(first) => return Err(first.until()),
                 None => return Ok(()),
             };
         }
         Ok(())
     }
 
-    /// Takes over every `nth` of the entries of another one, or all with 1.
-    fn take_over(&mut self, other: &mut Self, nth: usize) {
-        let mut place = 0;
-        other.leave.retain(|leave| {
-            let moved = place % nth == 0;
-            place += 1;
-            if moved {
-                self.enter(*leave);
+    /// Takes over some of the entries of another one.
+    fn take_over(&mut self, other: &mut Self, moves: impl Fn(Held) -> bool) {
+        other.leave.retain(|held| {
+            let moves = moves(*held);
+            if moves {
+                self.enter(*held);
             }
-            !moved
+            !moves
         });
     }
 
     /// One more, which leaves then.
     #[inline]
-    fn enter(&mut self, leave: u64) {
+    fn enter(&mut self, held: Held) {
+        let leave = held.until();
         match self.leave.back() {
-            Some(last) if *last > leave => {
-                let place = self.leave.partition_point(|its| *its <= leave);
-                self.leave.insert(place, leave);
+            Some(last) if last.until() > leave => {
+                let place = self.leave.partition_point(|its| its.until() <= leave);
+                self.leave.insert(place, held);
             }
-            _ => self.leave.push_back(leave),
+            _ => self.leave.push_back(held),
         }
     }
 }
@@ -129,6 +136,7 @@ pub(super) struct Queues {
     busy: usize,
     /// Of each context, when its last store has left its buffer: stores are written in program order.
     written: Box<[u64]>,
+    occupancy: Occupancy,
 }
 
 impl Queues {
@@ -148,6 +156,9 @@ impl Queues {
                 shared,
                 leave: VecDeque::new(),
                 until: queue.until,
+                // What a context may have of a shared queue is in that one too.
+                number: (shared || queue.sharing != QueueSharing::Shared).then_some(queue.number),
+                fp: queue.is_fp_scheduler(),
             };
             let shared = queue.sharing == QueueSharing::Shared;
             if shared {
@@ -191,6 +202,7 @@ impl Queues {
             parts: (kind.parts().number > 1).then(|| Box::new(parts)),
             busy: 0,
             written: vec![0; contexts].into(),
+            occupancy: Occupancy::new(contexts),
         })
     }
 
@@ -206,18 +218,22 @@ impl Queues {
             self.entries[*number].size = (queue.of_one(busy as u32) / parts).max(1) as usize;
         }
         let divided = parts.among(busy) > 1;
-        let Some(parts) = self.parts.as_mut().filter(|parts| parts.divided != divided) else {
+        let changed = |its: &&mut Box<Divided>| its.divided != divided;
+        let Some(its) = self.parts.as_mut().filter(changed) else {
             return;
         };
-        parts.divided = divided;
-        std::mem::swap(&mut self.of_op, &mut parts.other);
-        for (whole, of_parts) in &parts.queues {
+        its.divided = divided;
+        std::mem::swap(&mut self.of_op, &mut its.other);
+        for (whole, of_parts) in &its.queues {
             for (nth, part) in of_parts.iter().enumerate() {
                 if let Ok([whole, part]) = self.entries.get_disjoint_mut([*whole, *part]) {
                     match divided {
-                        // Evenly: it is not remembered whose they are.
-                        true => part.take_over(whole, of_parts.len() - nth),
-                        false => whole.take_over(part, 1),
+                        // Those of threads that have left are in the last one.
+                        true => part.take_over(whole, |held| match held.context() {
+                            Some(context) => parts.of(context) == nth,
+                            None => nth + 1 == of_parts.len(),
+                        }),
+                        false => whole.take_over(part, |_| true),
                     }
                 }
             }
@@ -262,29 +278,62 @@ impl Queues {
                 Until::End => end,
             };
             if leave > now {
-                entries.enter(leave);
+                entries.enter(Held::new(leave, context));
+                if let Some(number) = entries.number {
+                    let fp = entries.fp && matches!(op, Op::Fp | Op::FpDivide);
+                    self.occupancy.enter(context, number, fp, now, leave);
+                }
             }
         }
     }
 
-    /// Nothing of a context's is in flight any more: its thread has left it. What it shares with others drains.
-    pub fn forget(&mut self, context: usize) {
+    /// Counts which entries a context has held since this was last called, up to cycle `now`, which is none of the past.
+    /// Nothing is counted if those cycles belong to no thread.
+    pub fn settle(&mut self, context: usize, now: u64, counters: Option<&mut Counters>) {
+        // Most have left by now, and the last to leave are behind.
+        let counted = self.entries.iter().filter_map(|entries| {
+            let later = entries.leave.iter().rev();
+            let later = later.take_while(|held| held.until() > now);
+            let own = later.filter(|held| held.is_of(context));
+            Some((entries.number?, own.map(|held| held.until() - now).sum()))
+        });
+        self.occupancy.settle(context, now, counted, counters);
+    }
+
+    /// Nothing of a context's is in flight any more: its thread has left it, in cycle `now`. What it shares with others
+    /// drains.
+    pub fn forget(&mut self, context: usize, now: u64) {
         self.written[context] = 0;
+        let mut fp_drains = false;
         for number in self.of_op[context].as_flattened() {
+            if *number == NONE {
+                continue;
+            }
             let shared = self
                 .of_op
                 .iter()
                 .filter(|of| of.as_flattened().contains(number));
-            if *number != NONE && shared.count() == 1 {
-                self.entries[usize::from(*number)].leave.clear();
+            let entries = &mut self.entries[usize::from(*number)];
+            match shared.count() {
+                1 => entries.leave.retain(|held| !held.is_of(context)),
+                _ => fp_drains |= entries.fp,
             }
+            let own = entries.leave.iter_mut();
+            own.filter(|held| held.is_of(context))
+                .for_each(Held::disown);
         }
+        self.occupancy.forget(context, now, fp_drains);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        config::find_machine,
+        model::{Partition, QUEUES},
+    };
+    use proptest::prelude::*;
 
     #[test]
     fn a_full_queue_has_room_when_the_first_leaves() {
@@ -293,11 +342,132 @@ mod tests {
             shared: true,
             leave: VecDeque::new(),
             until: Until::Start,
+            number: None,
+            fp: false,
         };
-        entries.enter(9);
-        entries.enter(7);
+        entries.enter(Held::new(9, 0));
+        entries.enter(Held::new(7, 0));
         assert_eq!(entries.room(5), Err(7));
         assert_eq!(entries.room(7), Ok(()));
         assert_eq!(entries.leave.len(), 1);
+    }
+
+    /// An entry, cycle by cycle.
+    struct Stay {
+        context: Option<usize>,
+        queue: Queue,
+        fp: bool,
+        cycles: std::ops::Range<u64>,
+    }
+
+    /// Counts what a context held of each queue in these cycles, and those in which no floating-point operation waited.
+    fn count(stays: &[Stay], context: usize, cycles: std::ops::Range<u64>) -> ([u64; QUEUES], u64) {
+        let (mut held, mut empty) = ([0; QUEUES], 0);
+        for cycle in cycles {
+            let there: Vec<_> = stays
+                .iter()
+                .filter(|stay| stay.cycles.contains(&cycle))
+                .collect();
+            for stay in there.iter().filter(|stay| stay.context == Some(context)) {
+                held[usize::from(stay.queue.number)] += 1;
+            }
+            empty += u64::from(!there.iter().any(|stay| stay.fp));
+        }
+        (held, empty)
+    }
+
+    fn kinds() -> impl Strategy<Value = CoreKind> {
+        let machine = prop_oneof![
+            Just("amd-bulldozer"),
+            Just("smt2-zen"),
+            Just("ibm-power7-smt4"),
+        ];
+        (machine, 0u32..3).prop_map(|(machine, contexts)| {
+            let mut kind = find_machine(machine).unwrap().kinds[0].clone();
+            if contexts > 0 && kind.contexts == 4 {
+                kind.partition = Some(Partition { contexts, from: 3 });
+                kind.queues[0].partitioned = true;
+            }
+            // Small ones are full now and then.
+            kind.queues.iter_mut().for_each(|queue| {
+                queue.entries /= 4;
+                queue.per_context = queue.per_context.map(|most| most / 4);
+            });
+            kind
+        })
+    }
+
+    proptest! {
+        /// The integrals are what counting cycle by cycle gives, however threads come and go and whenever one asks.
+        #[test]
+        fn entries_are_counted_as_one_counts_them_cycle_by_cycle(
+            kind in kinds(),
+            steps in proptest::collection::vec((0usize..4, 0usize..40, 0u64..3, [0u64..60, 0u64..60, 0u64..60], 0u32..20), 1..300),
+        ) {
+            let contexts = kind.contexts as usize;
+            let mut queues = Queues::new(&kind).unwrap();
+            let (mut on, mut settled) = (vec![false; contexts], vec![0; contexts]);
+            let (mut now, mut written) = (0, vec![0; contexts]);
+            let mut stays: Vec<Stay> = Vec::new();
+            for (context, op, later, lasts, what) in steps {
+                now += later;
+                let context = context % contexts;
+                let op = Op::ALL[op % Op::COUNT];
+                if what <= 1 {
+                    let mut counted = Counters::default();
+                    let counters = on[context].then_some(&mut counted);
+                    queues.settle(context, now, counters);
+                    let (held, empty) = match on[context] {
+                        true => count(&stays, context, settled[context]..now),
+                        false => Default::default(),
+                    };
+                    prop_assert_eq!(counted.queue_entry_cycles, held);
+                    prop_assert_eq!(counted.fp_scheduler_empty_cycles, empty);
+                    settled[context] = now;
+                }
+                if what == 1 {
+                    // A thread comes or leaves.
+                    let busy = |on: &[bool]| on.iter().filter(|on| **on).count();
+                    let own_part = kind.parts().among(busy(&on)) == kind.contexts;
+                    on[context] = !on[context];
+                    queues.forget(context, now);
+                    queues.share(kind.parts(), busy(&on));
+                    written[context] = 0;
+                    for stay in stays.iter_mut().filter(|stay| stay.context == Some(context)) {
+                        stay.context = None;
+                        let shared = stay.queue.sharing == QueueSharing::Shared;
+                        if !shared || own_part && stay.queue.partitioned {
+                            stay.cycles.end = stay.cycles.end.min(now);
+                        }
+                    }
+                }
+                if what > 1 && on[context] && queues.room(op, context, now).is_ok() {
+                    let start = now + lasts[0];
+                    let complete = start + lasts[1];
+                    let retired = complete + lasts[2];
+                    let times = Times { start, complete, retired, there: complete };
+                    let mut end = retired;
+                    if op == Op::Store {
+                        end = end.max(written[context] + 1);
+                        written[context] = end;
+                    }
+                    for queue in kind.queues.iter().filter(|queue| queue.ops.contains(&op)) {
+                        let until = match queue.until {
+                            Until::Start => start,
+                            Until::Data => complete,
+                            Until::End => end,
+                        };
+                        let is_fp = matches!(op, Op::Fp | Op::FpDivide);
+                        stays.push(Stay {
+                            context: Some(context),
+                            fp: is_fp && queue.is_fp_scheduler(),
+                            queue: queue.clone(),
+                            cycles: now..until,
+                        });
+                    }
+                    queues.enter(op, context, now, times);
+                }
+            }
+        }
     }
 }

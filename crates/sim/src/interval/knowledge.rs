@@ -7,7 +7,7 @@ use super::{
     demand::{Asked, Class, Demand, IDLE, Packed},
     homes::Homes,
     layout::Layout,
-    play::play,
+    play::{InQueues, Played, play},
     recorded,
     settle::{Pace, Seat, Seats, Speed, contexts, cycle, delays, hold, settle},
     traffic::{Running, Traffic},
@@ -71,6 +71,7 @@ struct Corrected {
     corrections: Vec<f64>,
     /// Their speeds, in instructions a picosecond.
     speeds: Vec<f64>,
+    in_queues: Vec<InQueues>,
 }
 
 /// What was found out about a machine and some mixes. Simulations of these may share it.
@@ -267,6 +268,7 @@ impl Knowledge {
             seats: seats.collect(),
             corrections: found.corrections.clone(),
             guesses: found.speeds.clone(),
+            in_queues: found.in_queues.clone(),
         }
     }
 
@@ -279,13 +281,14 @@ impl Knowledge {
             core,
             corrections: vec![1.0; seats.len()],
             guesses: seats.iter().map(guess).collect(),
+            in_queues: vec![InQueues::default(); seats.len()],
             seats,
         };
         let mut apart = f64::INFINITY;
         for _ in 0..ROUNDS {
             let settled = settle(&self.machine, &self.layout, std::slice::from_ref(&seats));
             let speeds: Vec<f64> = settled.iter().map(|speed| speed.running).collect();
-            let played = self.played(&seats, &settled);
+            let played = self.played(&mut seats, &settled);
             apart = farthest(&speeds, &played);
             let found = seats.corrections.iter().zip(speeds.iter().zip(&played));
             seats.corrections = found
@@ -301,6 +304,7 @@ impl Knowledge {
             alone: seats.seats.into_iter().map(|seat| seat.alone).collect(),
             corrections: seats.corrections,
             speeds: seats.guesses,
+            in_queues: seats.in_queues,
         }
     }
 
@@ -352,8 +356,9 @@ impl Knowledge {
         self.level(seats);
     }
 
-    /// How fast the threads of a core run in the simulation with these delays, in instructions a picosecond.
-    fn played(&self, seats: &Seats, settled: &[Speed]) -> Vec<f64> {
+    /// How fast the threads of a core run in the simulation with these delays, in instructions a picosecond. What they hold
+    /// of its queues is noted.
+    fn played(&self, seats: &mut Seats, settled: &[Speed]) -> Vec<f64> {
         let kind = self.machine.kind(&self.machine.cores[seats.core]);
         let cycle = cycle(&self.machine, seats.core);
         let both = seats.seats.iter().zip(settled);
@@ -370,7 +375,9 @@ impl Knowledge {
             _ => contexts(&self.layout, seats),
         };
         let played = play(kind, &members, &contexts, self.layout.line);
-        played.iter().map(|cycles| 1.0 / (cycles * cycle)).collect()
+        seats.in_queues = played.iter().map(|played| played.in_queues).collect();
+        let speed = |played: &Played| 1.0 / (played.cycles * cycle);
+        played.iter().map(speed).collect()
     }
 
     /// Gives threads of the same class, and in the same part of the core, the same: their mean.

@@ -11,7 +11,7 @@ use crate::{
     core::{Core, Supply},
     counters::Counters,
     memory::{Access, Hierarchy},
-    model::{CoreKind, Op, Queue, QueueSharing},
+    model::{CoreKind, Op, QUEUES, Queue, QueueSharing},
     stream::{Instruction, Random},
     units::Ps,
 };
@@ -271,13 +271,42 @@ fn events(kind: &CoreKind, demand: &Demand, delays: &Delays) -> u64 {
     (times.ceil() as u64).clamp(1, LONGER)
 }
 
-/// Plays threads on these contexts of a core whose clock never stops. Returns each one's cycles for an instruction.
+/// How a thread does on a core.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Played {
+    /// Cycles for an instruction.
+    pub cycles: f64,
+    pub in_queues: InQueues,
+}
+
+/// What a thread holds of a core's queues, on the average.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct InQueues {
+    /// Entries, by the number of the queue.
+    pub entries: [f64; QUEUES],
+    /// Part of the time in which a floating-point operation of the core waits in a scheduler.
+    pub fp_waiting: f64,
+}
+
+impl InQueues {
+    fn of(counted: &Counters) -> Self {
+        let cycles = counted.cycles().max(1) as f64;
+        Self {
+            entries: counted
+                .queue_entry_cycles
+                .map(|entry_cycles| entry_cycles as f64 / cycles),
+            fp_waiting: 1.0 - counted.fp_scheduler_empty_cycles as f64 / cycles,
+        }
+    }
+}
+
+/// Plays threads on these contexts of a core whose clock never stops.
 pub(super) fn play<'m>(
     kind: &CoreKind,
     members: &'m [(&'m Demand, Delays)],
     contexts: &[usize],
     line: f64,
-) -> Vec<f64> {
+) -> Vec<Played> {
     let steady = (kind.duty < 1.0).then(|| CoreKind {
         duty: 1.0,
         ..kind.clone()
@@ -334,13 +363,14 @@ pub(super) fn play<'m>(
     let step = 500;
     let mut now = 0;
     let mut run = |core: &mut Core, instructions: u64| {
-        let mut done = vec![0; members.len()];
+        let mut done = vec![Counters::default(); members.len()];
         let begun = now;
-        while done.iter().sum::<u64>() < instructions && now - begun < LONGEST * times {
+        let all = |done: &[Counters]| done.iter().map(Counters::instructions).sum::<u64>();
+        while all(&done) < instructions && now - begun < LONGEST * times {
             now += step;
             core.run(now * core.cycle_time(), &mut streams, &mut memory, |_| {});
             for (context, done) in contexts.iter().zip(&mut done) {
-                *done += core.take_counters(*context).instructions();
+                *done += core.take_counters(*context);
             }
         }
         (done, now - begun)
@@ -348,6 +378,9 @@ pub(super) fn play<'m>(
     run(&mut core, wanted(WARM));
     let (done, cycles) = run(&mut core, wanted(MEASURED));
     done.iter()
-        .map(|done| cycles as f64 / (*done).max(1) as f64)
+        .map(|done| Played {
+            cycles: cycles as f64 / done.instructions().max(1) as f64,
+            in_queues: InQueues::of(done),
+        })
         .collect()
 }

@@ -9,6 +9,7 @@ use super::{
     demand::{Asked, Lines},
     homes::Home,
     layout::{Layout, PuAt},
+    play::InQueues,
     stops,
     traffic::{Fate, Prefetched, Running, Traffic},
 };
@@ -48,6 +49,8 @@ pub(super) struct Speed {
     pub contention: f64,
     /// Part of the time in which a floating-point unit of the core has something to do.
     pub fp_busy: f64,
+    /// What it holds of the core's queues.
+    pub in_queues: InQueues,
     /// What a miss of each cache costs it: picoseconds for data and for code, by cache, with the stops of the clock.
     pub costs: Vec<(usize, f64, f64)>,
 }
@@ -70,6 +73,8 @@ pub(super) struct Seats {
     pub corrections: Vec<f64>,
     /// Speeds to begin with, in instructions a picosecond while the clock runs.
     pub guesses: Vec<f64>,
+    /// What each holds of the core's queues, if that has any.
+    pub in_queues: Vec<InQueues>,
 }
 
 /// Picoseconds of a cycle of a core while its clock runs.
@@ -386,6 +391,7 @@ fn iterate(
             for (step, speed) in shared.into_iter().enumerate() {
                 result[first + step].contention = (1.0 / speed - own[step]).max(0.0);
                 result[first + step].fp_busy = fp_busy;
+                result[first + step].in_queues = core.in_queues[step];
                 slower[first + step] = 1.0 / (speed * own[step]);
                 let speed = speed / cycle;
                 formula[first + step] = speed;

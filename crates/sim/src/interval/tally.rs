@@ -1,7 +1,10 @@
 //! Counters of a PU at the interval level: expected numbers, handed out as whole ones.
 
-use super::{demand::Demand, layout::LEVELS, settle::Speed};
-use crate::{counters::Counters, model::Op};
+use super::{demand::Demand, layout::LEVELS, play::InQueues, settle::Speed};
+use crate::{
+    counters::Counters,
+    model::{Op, QUEUES},
+};
 
 /// What was counted and not yet handed out.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +18,8 @@ pub(super) struct Tally {
     memory_stall: f64,
     contention: f64,
     fp_empty: f64,
+    fp_scheduler_empty: f64,
+    queues: [f64; QUEUES],
     memory_cycles: f64,
     fetch: [f64; LEVELS],
     data: [f64; LEVELS],
@@ -31,6 +36,14 @@ impl Tally {
         self.memory_stall += speed.memory_stall * done;
         self.contention += speed.contention * done;
         self.fp_empty += (1.0 - speed.fp_busy) * cycles;
+        let InQueues {
+            entries,
+            fp_waiting,
+        } = &speed.in_queues;
+        self.fp_scheduler_empty += (1.0 - fp_waiting) * cycles;
+        for (sum, entries) in self.queues.iter_mut().zip(entries) {
+            *sum += entries * cycles;
+        }
         self.instructions += whole;
         for (sum, share) in self.ops.iter_mut().zip(demand.ops) {
             *sum += share * whole as f64;
@@ -92,6 +105,8 @@ impl Tally {
             memory_stall_cycles,
             contention_cycles: whole(&mut self.contention).min(stall_cycles - memory_stall_cycles),
             fp_empty_cycles: whole(&mut self.fp_empty).min(cycles),
+            fp_scheduler_empty_cycles: whole(&mut self.fp_scheduler_empty).min(cycles),
+            queue_entry_cycles: self.queues.each_mut().map(whole),
             ops,
             mispredicted: whole(&mut self.mispredicted),
             memory_cycles: whole(&mut self.memory_cycles),

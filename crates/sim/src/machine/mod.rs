@@ -140,7 +140,7 @@ impl SimMachine {
             };
             let counts = self.pu_events.iter().map(|(alias, read)| Count {
                 alias: Arc::clone(alias),
-                value: read(&deed) as f64,
+                value: read.of(&deed) as f64,
                 quality: CountQuality::Exact,
             });
             PuSample {
@@ -235,10 +235,11 @@ impl Machine for SimMachine {
             let Some(read) = event
                 .spellings
                 .iter()
-                .find_map(|spelling| events::find(spelling))
+                .find_map(|spelling| events::find(spelling, self.system.machine()))
             else {
                 let spelling = event.spellings.first().map_or("", String::as_str);
-                let hint = events::suggest(spelling).map_or(String::new(), |name| {
+                let hint = events::suggest(spelling, self.system.machine());
+                let hint = hint.map_or(String::new(), |name| {
                     format!("; did you mean `sim::{name}`?")
                 });
                 return Err(MachineError::Other(format!(
@@ -247,8 +248,7 @@ impl Machine for SimMachine {
                 )));
             };
             let is = |name| events::names(&event.spellings, name);
-            // What no part's energy is known of is not counted, rather than nothing.
-            if events::names_energy(&event.spellings) && self.system.machine().energy.is_none() {
+            if !events::is_counted(&event.spellings, self.system.machine()) {
                 continue;
             }
             occupancy |= is(events::LLC_OCCUPANCY);
@@ -371,7 +371,7 @@ impl Machine for SimMachine {
             };
             let counts = self.events.iter().map(|(alias, read)| Count {
                 alias: Arc::clone(alias),
-                value: read(&deed) as f64,
+                value: read.of(&deed) as f64,
                 quality: CountQuality::Exact,
             });
             let end = thread.ended.map_or(now, |end| self.time(end)).min(now);

@@ -122,11 +122,17 @@ pub enum Until {
     End,
 }
 
+/// Queues of different names that a machine has at most.
+pub const QUEUES: usize = 16;
+
 /// A queue of an out-of-order core in which operations wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
     /// What it is called: `fp-scheduler`, `store-buffer`.
     pub name: String,
+    /// Its number among the names of all queues of the machine, by which what is in it is counted.
+    #[serde(default)]
+    pub number: u8,
     /// The operations that take an entry.
     pub ops: Vec<Op>,
     /// Entries, of the core or of each context.
@@ -154,6 +160,11 @@ impl Queue {
             QueueSharing::Shared | QueueSharing::Private => self.entries,
         };
         entries.max(1)
+    }
+
+    /// Whether floating-point operations wait in it for a unit.
+    pub fn is_fp_scheduler(&self) -> bool {
+        self.until == Until::Start && self.ops.contains(&Op::Fp)
     }
 }
 

@@ -4,8 +4,8 @@ mod core;
 mod pace;
 
 pub use self::core::{
-    CoreKind, KindTlb, Latency, Multithreading, Op, OperatingPoint, Partition, Queue, QueueSharing,
-    UnitPool, Until,
+    CoreKind, KindTlb, Latency, Multithreading, Op, OperatingPoint, Partition, QUEUES, Queue,
+    QueueSharing, UnitPool, Until,
 };
 pub use self::pace::Pace;
 pub(crate) use self::{

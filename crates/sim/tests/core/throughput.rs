@@ -95,6 +95,7 @@ fn executed_of(kind: &CoreKind, threads: Vec<(Vec<Op>, u16)>) -> Vec<u64> {
 fn queue(ops: &[Op], entries: u32, sharing: QueueSharing, until: Until) -> Queue {
     Queue {
         name: "queue".into(),
+        number: 0,
         ops: ops.to_vec(),
         entries,
         sharing,

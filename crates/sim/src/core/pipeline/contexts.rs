@@ -23,7 +23,7 @@ impl Core {
         }
         slot.forget(cycle);
         if let Some(queues) = &mut self.queues {
-            queues.forget(context);
+            queues.forget(context, now);
         }
         slot.taken = thread.is_some();
         slot.thread = thread;
@@ -55,7 +55,11 @@ impl Core {
     pub(super) fn settle(&mut self, context: usize) {
         let now = self.clock.cycle(self.played);
         let fp_cycles = self.fp_cycles_before(now);
-        self.contexts[context].settle(now, fp_cycles);
+        let slot = &mut self.contexts[context];
+        if let Some(queues) = &mut self.queues {
+            queues.settle(context, now, slot.taken.then_some(&mut slot.counters));
+        }
+        slot.settle(now, fp_cycles);
     }
 
     /// How many of the cycles before this one, which is none of the past, had a floating-point instruction in a unit.
