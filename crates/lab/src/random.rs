@@ -63,6 +63,7 @@ pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
         }],
         repeat: 1,
         nice: 0,
+        pus: Vec::new(),
     };
     WorkloadModel {
         name: "random".into(),

@@ -99,3 +99,63 @@ fn threads(system: &System, cache: &Cache) -> usize {
     });
     there.count().max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perch_sim::{config, detail::Detail, os::SchedulerModel};
+    use std::{path::Path, sync::Arc};
+
+    /// One thread of a machine with 1 MiB of last cache, with this much data.
+    fn system(size: &str) -> System {
+        let text = format!(
+            r#"about = "one"
+[mixes.m]
+shares = {{ load = 1 }}
+working-sets = [{{ size = "{size}" }}]
+[[programs]]
+name = "p"
+[[programs.threads]]
+name = "t"
+steps = [{{ compute = "m", instructions = "forever" }}]
+"#
+        );
+        let workload = config::workload_from_text(&text, Path::new("one.toml")).unwrap();
+        let machine = Arc::new(config::find_machine("cmt-a").unwrap());
+        System::at(
+            &Detail::Cycle,
+            machine,
+            Arc::new(workload),
+            SchedulerModel::default(),
+            1,
+        )
+    }
+
+    #[test]
+    fn a_thread_without_misses_has_settled_after_a_step() {
+        let mut system = system("1 KiB");
+        assert_eq!(settle(&mut system, 20 * STEP), Ok(true));
+        let steps = system.now() / (STEP * cycle(system.machine()));
+        assert!(steps <= 2, "{steps}");
+    }
+
+    #[test]
+    fn a_cache_has_settled_once_all_of_it_was_replaced() {
+        let mut short = system("64 MiB");
+        assert_eq!(settle(&mut short, 2 * STEP), Ok(false));
+        assert_eq!(short.now(), 2 * STEP * cycle(short.machine()));
+        let mut long = system("64 MiB");
+        assert_eq!(settle(&mut long, 1_000 * STEP), Ok(true));
+        let caches = last_caches(long.machine());
+        let missed = missed(&long, &caches);
+        let there = caches.iter().zip(missed);
+        assert!(there.clone().all(|(cache, missed)| missed >= cache.lines));
+        // It does not go on for long after that.
+        let step = 2 * STEP;
+        assert!(
+            there
+                .into_iter()
+                .any(|(cache, missed)| missed < cache.lines + step)
+        );
+    }
+}

@@ -64,6 +64,7 @@ fn workload(threads: u32, bytes: u64) -> WorkloadModel {
                 }],
                 repeat: 1,
                 nice: 0,
+                pus: Vec::new(),
             }],
         }],
     }

@@ -84,6 +84,7 @@ fn machine() -> MachineModel {
         sources: Vec::new(),
         scale: 1.0,
         scheduler: Default::default(),
+        os: Default::default(),
         kinds: vec![kind],
         cores: vec![
             CoreAt {

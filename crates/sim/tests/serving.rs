@@ -195,6 +195,7 @@ fn threads_that_wait_for_ever_are_told() {
             ],
             repeat: 1,
             nice: 0,
+            pus: Vec::new(),
         });
     let error = on(1, both, 1).run(SECOND).unwrap_err().to_string();
     assert!(

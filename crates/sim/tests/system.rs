@@ -173,6 +173,7 @@ fn a_barrier_that_nobody_opens_is_reported() {
         steps,
         repeat: 1,
         nice: 0,
+        pus: Vec::new(),
     };
     workload.programs.push(ProgramModel {
         name: "p".into(),
@@ -228,6 +229,7 @@ fn threads_that_wait_for_each_other_go_on_together() {
             ],
             repeat: 5,
             nice: 0,
+            pus: Vec::new(),
         }],
     });
     let system = finish(system(

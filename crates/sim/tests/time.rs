@@ -7,6 +7,7 @@ fn machine(scale: f64) -> MachineModel {
     MachineModel {
         scale,
         scheduler: Default::default(),
+        os: Default::default(),
         ..config::find_machine("cmt-4x4").unwrap()
     }
 }

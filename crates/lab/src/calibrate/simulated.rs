@@ -175,6 +175,7 @@ impl<'a> Machine<'a> {
                 ],
                 repeat: 1,
                 nice: 0,
+                pus: Vec::new(),
             }],
         };
         let workload = WorkloadModel {

@@ -87,6 +87,7 @@ fn play(
                 steps: vec![Step::Sleep(ASLEEP), compute],
                 repeat: 1,
                 nice: 0,
+                pus: Vec::new(),
             }],
         }],
     };

@@ -90,6 +90,7 @@ pub(super) fn workload(courses: &[Course]) -> WorkloadModel {
             steps: steps.collect(),
             repeat: 1,
             nice: 0,
+            pus: Vec::new(),
         }
     });
     let threads = threads.collect();

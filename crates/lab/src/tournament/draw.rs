@@ -84,6 +84,7 @@ pub fn workload(number: u64, machine: &MachineModel, random: &mut Random) -> Wor
                 steps,
                 repeat: if steady { 1 } else { u64::MAX },
                 nice: 0,
+                pus: Vec::new(),
             }],
         });
     }

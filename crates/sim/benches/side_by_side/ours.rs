@@ -58,6 +58,7 @@ impl Growth {
                     }],
                     repeat: 1,
                     nice: 0,
+                    pus: Vec::new(),
                 }],
             }],
         };

@@ -11,12 +11,13 @@ use crate::workload::{Arrivals, Gaps, RequestsModel};
 /// Clients of a program at most: each is remembered.
 const MOST_CLIENTS: u32 = 1_000_000;
 
-const GAPS: [(&str, Gaps); 2] = [("poisson", Gaps::Poisson), ("constant", Gaps::Constant)];
+pub(super) const GAPS: [(&str, Gaps); 2] =
+    [("poisson", Gaps::Poisson), ("constant", Gaps::Constant)];
 
 const KEYS: &[&str] = &["rate", "clients", "think", "process", "queue", "count"];
 
 /// Millionths of a second's requests in a nanosecond's.
-const MICROHERTZ_TIMES_NANOSECONDS: f64 = 1e15;
+pub(super) const MICROHERTZ_TIMES_NANOSECONDS: f64 = 1e15;
 
 /// The requests.
 pub(super) fn read(item: Item<'_>) -> Checked<RequestsModel> {

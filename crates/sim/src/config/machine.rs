@@ -1,13 +1,15 @@
 //! Reads a machine.
 
 use super::{
-    caches, energy, kind,
+    caches, energy, kind, os,
     quantity::{BANDWIDTH, CYCLES, LATENCY},
     table::{Checked, Item, Source, Table},
     tlb, topology,
 };
 use crate::{
-    model::{CacheLevel, CoreAt, CoreKind, Holds, MachineModel, MemoryModel, SchedulerKind},
+    model::{
+        CacheLevel, CoreAt, CoreKind, Holds, MachineModel, MemoryModel, OsModel, SchedulerKind,
+    },
     units::{Ps, SECOND},
 };
 
@@ -28,6 +30,9 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         "sources",
         "scale",
         "scheduler",
+        "skew-tick",
+        "noise",
+        "costs",
         "topology",
         "cores",
         "kinds",
@@ -55,6 +60,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         sources,
         scale,
         scheduler,
+        os: OsModel::default(),
         kinds,
         cores,
         caches: Vec::new(),
@@ -66,6 +72,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         },
         energy: None,
     };
+    machine.os = os::read(&file, &machine)?;
     machine.caches = caches::read(file.need("caches")?, &machine)?;
     own_misses(&mut machine);
     misses_of_stores(&mut machine);

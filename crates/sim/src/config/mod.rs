@@ -11,6 +11,7 @@ mod error;
 mod kind;
 mod machine;
 mod modulation;
+mod os;
 mod ports;
 mod prefetchers;
 mod program;

@@ -2,6 +2,7 @@
 
 use super::{
     arrivals,
+    kind::MOST_PUS,
     quantity::TIME,
     step::{self, Names, is_endless, often, takes_time},
     table::{Checked, Item, Table},
@@ -64,7 +65,7 @@ fn one(table: &Table<'_>, mixes: &[Mix], devices: &[DeviceModel]) -> Checked<Pro
     let requests = table.get("arrivals").map(arrivals::read).transpose()?;
     let tables = table.need("threads")?.tables(
         "a thread",
-        &["name", "count", "nice", "repeat", "serves", "steps"],
+        &["name", "count", "nice", "pus", "repeat", "serves", "steps"],
     )?;
     let mut kinds: Vec<&str> = Vec::new();
     for table in &tables {
@@ -192,5 +193,19 @@ fn thread(table: &Table<'_>, names: Names<'_>, requests: bool) -> Checked<Thread
         nice: table
             .get("nice")
             .map_or(Ok(0), |nice| nice.whole(-20..=19))?,
+        pus: table.get("pus").map_or(Ok(Vec::new()), pus)?,
     })
+}
+
+/// The PUs of a mask, each once.
+fn pus(item: Item<'_>) -> Checked<Vec<u32>> {
+    let mut pus = Vec::new();
+    for item in item.some()? {
+        let pu = item.whole(0..=MOST_PUS - 1)?;
+        if pus.contains(&pu) {
+            return Err(item.wrong(format!("PU {pu} is in the list already")));
+        }
+        pus.push(pu);
+    }
+    Ok(pus)
 }

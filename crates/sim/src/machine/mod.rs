@@ -146,8 +146,12 @@ impl SimMachine {
             PuSample {
                 pu,
                 interval,
-                busy: machine.os_time(now.busy - before.busy).min(interval),
-                interrupts: 0,
+                busy: machine
+                    .os_time(now.busy + now.idle_interrupts - before.busy - before.idle_interrupts)
+                    .min(interval),
+                interrupts: machine
+                    .os_time(now.interrupts - before.interrupts)
+                    .min(interval),
                 counts: counts.collect(),
                 event_set: None,
             }

@@ -1,6 +1,7 @@
 //! What a simulated machine is made of: plain data, read from `machines/*.toml`.
 
 mod core;
+mod os;
 mod pace;
 
 pub use self::core::{
@@ -12,6 +13,7 @@ pub(crate) use self::{
     core::{Parts, cycle_of},
     pace::STOP,
 };
+pub use os::{CostModel, IrqModel, OsModel};
 
 use crate::{
     energy::EnergyModel,
@@ -184,6 +186,9 @@ pub struct MachineModel {
     /// How its operating system shares PUs.
     #[serde(default, skip_serializing_if = "SchedulerKind::is_default")]
     pub scheduler: SchedulerKind,
+    /// What its operating system does besides.
+    #[serde(default, skip_serializing_if = "OsModel::is_default")]
+    pub os: OsModel,
     /// The kinds of cores.
     pub kinds: Vec<CoreKind>,
     /// The cores, in the order of their PUs: PU numbers rise core by core, context by context.

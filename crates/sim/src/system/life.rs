@@ -7,6 +7,7 @@ use crate::{
     units::Ps,
     workload::{Step, ThreadModel},
 };
+use perch_core::PuSet;
 use std::{collections::HashMap, sync::Arc};
 
 /// Threads that live at a time at most, as many as a workload may begin with.
@@ -135,7 +136,17 @@ impl System {
             None => model.steps.clone().into(),
         };
         let random = self.random.part(index as u64 + 2);
-        let mask = self.default_mask.clone();
+        let mask = match model.pus.is_empty() {
+            true => self.default_mask.clone(),
+            false => model.pus.iter().copied().collect::<PuSet>(),
+        };
+        let mask = mask.and(&self.default_mask);
+        if mask.is_empty() {
+            self.failure.get_or_insert(SimError::Pinned {
+                thread: identity.name.clone(),
+                pus: self.machine.pus(),
+            });
+        }
         let thread = Thread::new(identity, steps, model, mask, &sources, &random);
         self.threads.push(thread);
         self.alive += 1;

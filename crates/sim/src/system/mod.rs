@@ -17,7 +17,7 @@ use crate::{
     interval::{IntervalLevel, Knowledge},
     memory::Occupancy,
     model::{MachineModel, OperatingPoint},
-    os::{Devices, Queue, Scheduler, SchedulerModel, Sync},
+    os::{Devices, Interrupts, Queue, Scheduler, SchedulerModel, Sync},
     processor::Processor,
     sharing::Shared,
     stream::Random,
@@ -43,6 +43,14 @@ pub enum SimError {
         at: String,
         /// A line for each thread: what it waits for.
         waiting: Vec<String>,
+    },
+    /// A thread is pinned to PUs of which the machine has none.
+    #[error("`{thread}` is pinned to PUs that the machine does not have: it has {pus}, from 0 on")]
+    Pinned {
+        /// The thread.
+        thread: String,
+        /// How many PUs there are.
+        pus: usize,
     },
     /// Threads are started without an end.
     #[error("too many threads at {at}: {why}")]
@@ -105,6 +113,7 @@ pub struct System {
     /// Processes that have requests and have not ended.
     serving: Vec<usize>,
     devices: Devices,
+    interrupts: Interrupts,
     meter: Option<Meter>,
     /// Where energy is measured from: when, and what there was then, once that moment has passed.
     measured: (Ps, Option<Mark>),
@@ -147,6 +156,10 @@ pub struct PuDeed {
     /// Nanojoules that no thread took: its part of its core's while that was idle, of its package's, its memory's and
     /// everything else's.
     pub rest: Energy,
+    /// Time taken by interrupts.
+    pub interrupts: Ps,
+    /// That of those that came while it was idle.
+    pub idle_interrupts: Ps,
 }
 
 /// A thread's time on a PU without a break.
@@ -230,6 +243,8 @@ impl System {
             alive: 0,
             serving: Vec::new(),
             devices: Devices::new(&workload.devices, machine.scale),
+            // Beyond the numbers of threads, below those of processes.
+            interrupts: Interrupts::new(&machine, &random.part(1 << 40)),
             meter: Meter::new(&machine),
             measured: (0, Some(Mark::default())),
             turns: Vec::new(),
@@ -285,8 +300,8 @@ impl System {
         &self.processes
     }
 
-    /// What each PU has done so far. Its operating system and its devices take no time of PUs, so that is what threads
-    /// did there.
+    /// What each PU has done so far. But for interrupts, its operating system and its devices take no time of PUs, so that
+    /// is what threads did there.
     pub fn pus(&self) -> &[PuDeed] {
         &self.deeds
     }
@@ -339,9 +354,14 @@ impl System {
     /// Sets a thread's mask, which must name a PU of the machine. A thread that may not stay where it is moves at once.
     pub fn set_mask(&mut self, thread: usize, mask: PuSet) {
         self.threads[thread].mask = mask;
-        let now = self.now;
+        let (now, before) = (self.now, self.threads[thread].place.map(|place| place.pu));
         self.scheduler.masked(thread, &mut self.threads, now);
         self.changed = true;
+        let mask = &self.threads[thread].mask;
+        if let Some(before) = before.filter(|before| !mask.contains(*before)) {
+            let time = self.machine.machine_time(self.machine.os.costs.migrate);
+            self.put_after(thread, before as usize, time);
+        }
         self.put();
     }
 
@@ -365,6 +385,11 @@ impl System {
         }
         self.points[core] = point;
         self.processor.set_points(self.now, &self.points);
+        let time = self.machine.machine_time(self.machine.os.costs.set_clock);
+        let places = self.machine.places().into_iter().enumerate();
+        for (pu, _) in places.filter(|(_, (of, _))| *of == core) {
+            self.seize(pu, time);
+        }
     }
 
     /// Lets the threads that are on PUs find their caches as if they had run there for long, so that a run may begin

@@ -33,6 +33,8 @@ impl System {
                 Some(wake) => wake.clamp(self.now + 1, until),
                 None => next,
             };
+            let irq = self.interrupts.next().filter(|_| !self.scheduler.is_idle());
+            let next = next.min(irq.unwrap_or(Ps::MAX).max(self.now + 1));
             let (from, processor) = (self.now, &mut self.processor);
             self.now = processor.run(from, next, &mut self.threads, &mut self.finished);
             if still {
@@ -40,6 +42,7 @@ impl System {
                 self.scheduler.pass(&self.threads, self.now);
             }
             self.handle_finished();
+            self.interrupt();
             self.wake();
             if self.scheduler.next_tick() <= self.now {
                 self.account();
@@ -92,9 +95,52 @@ impl System {
             if let Some(meter) = &mut self.meter {
                 meter.arrive(pu, now);
             }
-            let at = self.now + self.switch;
+            let at = self.interrupts.until(pu, self.now) + self.switch;
             self.processor
                 .assign(pu, Some(wanted as u32), at, &mut self.threads);
+        }
+    }
+
+    /// Interrupts that have come take their PUs.
+    fn interrupt(&mut self) {
+        while let Some((pu, time)) = self.interrupts.take(self.now) {
+            self.deeds[pu].interrupts += time;
+            match self.processor.thread(pu) {
+                Some(_) => self.hold(pu),
+                None => self.deeds[pu].idle_interrupts += time,
+            }
+        }
+    }
+
+    /// A PU does something else for some time from now on.
+    pub(super) fn seize(&mut self, pu: usize, time: Ps) {
+        if time > 0 {
+            self.interrupts.seize(pu, self.now, time);
+            self.hold(pu);
+        }
+    }
+
+    /// A PU's thread goes on once the PU is no longer taken. That time counts as the thread's, as on a kernel that does not
+    /// account for interrupts by themselves.
+    fn hold(&mut self, pu: usize) {
+        let Some(thread) = self.processor.thread(pu) else {
+            return;
+        };
+        self.account_one(thread as usize);
+        let at = self.interrupts.until(pu, self.now);
+        self.processor
+            .assign(pu, Some(thread), at, &mut self.threads);
+    }
+
+    /// Takes a thread off a PU that it may no longer use, which is busy with that for some time, and so is the one that it
+    /// goes to.
+    pub(super) fn put_after(&mut self, thread: usize, before: usize, time: Ps) {
+        if time > 0 {
+            self.interrupts.seize(before, self.now, time);
+        }
+        self.put();
+        if let Some(place) = self.threads[thread].place {
+            self.seize(place.pu as usize, time);
         }
     }
 

@@ -113,6 +113,7 @@ impl System {
             return;
         };
         let (pu, thread) = (place.pu as usize, Some(index as u32));
+        let at = self.interrupts.until(pu, at);
         self.processor.assign(pu, thread, at, &mut self.threads);
     }
 

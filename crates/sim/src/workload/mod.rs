@@ -142,6 +142,9 @@ pub struct ThreadModel {
     pub repeat: u64,
     /// Its nice value, -20 to 19.
     pub nice: i32,
+    /// The PUs to which it is pinned from its start, as by `taskset`; empty: it may run on all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pus: Vec<u32>,
 }
 
 impl ThreadModel {

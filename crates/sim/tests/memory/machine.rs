@@ -75,6 +75,7 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
         sources: Vec::new(),
         scale: 1.0,
         scheduler: Default::default(),
+        os: Default::default(),
         kinds: vec![kind],
         cores: nodes.iter().map(core).collect(),
         caches,

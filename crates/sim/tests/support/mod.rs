@@ -80,6 +80,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         sources: Vec::new(),
         scale: 1_000.0,
         scheduler: Default::default(),
+        os: Default::default(),
         kinds: vec![kind],
         cores: vec![
             CoreAt {
@@ -146,6 +147,7 @@ pub fn workload(mixes: Vec<Mix>, threads: Vec<Vec<Step>>) -> WorkloadModel {
                 steps,
                 repeat: 1,
                 nice: 0,
+                pus: Vec::new(),
             }],
         });
     WorkloadModel {

@@ -191,42 +191,38 @@ impl FairScheduler {
     }
 
     /// What the timer does.
-    pub(super) fn balance(&mut self, threads: &mut [Thread], now: Ps) {
-        for pu in 0..self.queues.len() {
-            for level in 0..self.levels.len() {
-                if !self.is_due(level, pu) {
-                    continue;
-                }
-                self.tries[level][pu].last = self.ticks;
-                let idle = self.queues[pu].is_idle();
-                let Some((group, imbalance)) = self.busiest(level, pu, idle, false, threads) else {
-                    self.tries[level][pu].failed = 0;
-                    continue;
-                };
-                if self.take(level, pu, group, imbalance, threads, now) {
-                    self.tries[level][pu].failed = 0;
-                    continue;
-                }
-                let failed = &mut self.tries[level][pu].failed;
-                *failed += 1;
-                let moves = *failed > TRIES && matches!(imbalance, Imbalance::Threads(_));
-                if moves && idle {
-                    self.take_running(level, pu, group, threads, now);
-                }
+    pub(super) fn balance(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
+        for level in 0..self.levels.len() {
+            if !self.is_due(level, pu) {
+                continue;
+            }
+            self.tries[level][pu].last = self.ticks;
+            let idle = self.queues[pu].is_idle();
+            let Some((group, imbalance)) = self.busiest(level, pu, idle, false, threads) else {
+                self.tries[level][pu].failed = 0;
+                continue;
+            };
+            if self.take(level, pu, group, imbalance, threads, now) {
+                self.tries[level][pu].failed = 0;
+                continue;
+            }
+            let failed = &mut self.tries[level][pu].failed;
+            *failed += 1;
+            let moves = *failed > TRIES && matches!(imbalance, Imbalance::Threads(_));
+            if moves && idle {
+                self.take_running(level, pu, group, threads, now);
             }
         }
     }
 
-    /// Ticks after the one given are over, at which no thread had to be moved.
-    pub(super) fn pass_balances(&mut self, before: u64) {
+    /// Ticks of a PU after the one given are over, at which no thread had to be moved.
+    pub(super) fn pass_balances(&mut self, pu: usize, before: u64) {
         for level in 0..self.levels.len() {
-            for pu in 0..self.queues.len() {
-                let interval = self.interval(level, pu);
-                let first = (self.tries[level][pu].last + interval).max(before + 1);
-                if first <= self.ticks && self.balances(level, pu) {
-                    let last = first + (self.ticks - first) / interval * interval;
-                    self.tries[level][pu] = Tries { last, failed: 0 };
-                }
+            let interval = self.interval(level, pu);
+            let first = (self.tries[level][pu].last + interval).max(before + 1);
+            if first <= self.ticks && self.balances(level, pu) {
+                let last = first + (self.ticks - first) / interval * interval;
+                self.tries[level][pu] = Tries { last, failed: 0 };
             }
         }
     }

@@ -72,8 +72,13 @@ pub struct FairScheduler {
     /// By level and PU.
     tries: Vec<Vec<Tries>>,
     random: Random,
+    /// The next tick of the first PU, or the last one while others have not had theirs.
     next_tick: Ps,
-    /// Ticks so far.
+    /// By how much a PU has its ticks later than the PU before it.
+    skew: Ps,
+    /// With a skew: the PU that has its tick next.
+    turn: usize,
+    /// Ticks so far, of the first PU.
     ticks: u64,
     /// Ticks in a millisecond, by which intervals between balances grow with the PUs of a domain.
     pace: f64,
@@ -95,6 +100,12 @@ impl FairScheduler {
             capacities: Capacities::new(machine),
             random,
             next_tick: times.tick,
+            // Half a tick, divided among all (`tick_setup_sched_timer`, kernel/time/tick-sched.c).
+            skew: match machine.os.skew_tick {
+                true => times.tick / 2 / pus as u64,
+                false => 0,
+            },
+            turn: 0,
             ticks: 0,
             pace: 1e6 / model.tick as f64,
         }
@@ -107,7 +118,7 @@ impl FairScheduler {
 
     /// When the scheduler wants to be called again at the latest.
     pub fn next_tick(&self) -> Ps {
-        self.next_tick
+        self.next_tick + self.turn as u64 * self.skew
     }
 
     /// Whether all PUs are idle.
@@ -255,9 +266,29 @@ impl FairScheduler {
 
     /// Ticks at which nothing happened are over.
     pub fn pass(&mut self, now: Ps) {
+        if self.skew > 0 {
+            while self.next_tick() <= now {
+                let (pu, before) = (self.next_turn(), self.ticks - 1);
+                self.pass_balances(pu, before);
+            }
+            return;
+        }
         let before = self.ticks;
         self.count_ticks(now);
-        self.pass_balances(before);
+        for pu in 0..self.queues.len() {
+            self.pass_balances(pu, before);
+        }
+    }
+
+    /// The next PU in turn has its tick.
+    fn next_turn(&mut self) -> usize {
+        let pu = self.turn;
+        self.ticks += u64::from(pu == 0);
+        self.turn = (pu + 1) % self.queues.len();
+        if self.turn == 0 {
+            self.next_tick += self.times.tick;
+        }
+        pu
     }
 
     fn count_ticks(&mut self, now: Ps) {
@@ -270,6 +301,13 @@ impl FairScheduler {
 
     /// The timer: slices end, and now and then load is balanced.
     pub fn tick(&mut self, threads: &mut [Thread], now: Ps) {
+        if self.skew > 0 {
+            while self.next_tick() <= now {
+                let pu = self.next_turn();
+                self.tick_of(pu, threads, now);
+            }
+            return;
+        }
         self.count_ticks(now);
         if let Some(capacities) = &mut self.capacities {
             for index in self.queues.iter().flat_map(Queue::members) {
@@ -279,7 +317,20 @@ impl FairScheduler {
         for queue in &mut self.queues {
             queue.tick(&self.times, threads, now);
         }
-        self.balance(threads, now);
+        for pu in 0..self.queues.len() {
+            self.balance(pu, threads, now);
+        }
+    }
+
+    /// The timer of one PU.
+    fn tick_of(&mut self, pu: usize, threads: &mut [Thread], now: Ps) {
+        if let Some(capacities) = &mut self.capacities {
+            for index in self.queues[pu].members() {
+                capacities.advance(index, threads, now);
+            }
+        }
+        self.queues[pu].tick(&self.times, threads, now);
+        self.balance(pu, threads, now);
     }
 }
 
@@ -291,8 +342,9 @@ mod tests {
     proptest! {
         /// Ticks and balances come when they would have come if none had been left out.
         #[test]
-        fn ticks_that_are_left_out_do_not_shift_those_that_follow(moments in proptest::collection::vec(1u64..100, 1..20)) {
-            let machine = crate::config::find_machine("core2-quad").unwrap();
+        fn ticks_that_are_left_out_do_not_shift_those_that_follow(moments in proptest::collection::vec(1u64..100, 1..20), skew: bool) {
+            let mut machine = crate::config::find_machine("core2-quad").unwrap();
+            machine.os.skew_tick = skew;
             let model = SchedulerModel::default();
             let mut passed = FairScheduler::new(&machine, model, Random::new(1));
             let mut ticked = passed.clone();
