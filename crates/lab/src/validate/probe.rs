@@ -238,6 +238,7 @@ impl<'a> Probe<'a> {
             }],
             repeat: 1,
             nice: 0,
+            pus: Vec::new(),
         };
         let threads = (0..mixes.len()).map(thread).collect();
         let workload = WorkloadModel {
