@@ -90,7 +90,7 @@ fn daemons_go_to_one_pu_and_clocks_come_back() {
     assert_eq!(seen.failed, 0);
     let system = session.system();
     for core in 0..8 {
-        assert_eq!(system.clock(core), 3_600_000, "core {core}");
+        assert_eq!(system.point(core).clock, 3_600_000, "core {core}");
     }
     let all: PuSet = (0..16).collect();
     assert!(system.threads().iter().all(|thread| thread.mask == all));

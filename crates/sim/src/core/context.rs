@@ -184,7 +184,9 @@ impl Context {
     #[inline]
     pub fn count_issue(&mut self, cycle: u64) {
         if cycle >= self.counted {
-            self.count_stalls(cycle);
+            if cycle > self.counted {
+                self.count_stalls(cycle);
+            }
             self.counters.issue_cycles += 1;
             self.counted = cycle + 1;
         }

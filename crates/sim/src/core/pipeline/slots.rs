@@ -55,8 +55,8 @@ impl Core {
     #[inline]
     pub(super) fn slots_of(&self, context: usize) -> u32 {
         let of =
-            |micro_ops: [u32; Op::COUNT]| micro_ops[self.contexts[context].pending().op as usize];
-        self.micro_ops.map_or(1, of)
+            |micro_ops: &[u32; Op::COUNT]| micro_ops[self.contexts[context].pending().op as usize];
+        self.micro_ops.as_ref().map_or(1, of)
     }
 
     /// An instruction takes slots, of the next cycle if there are not enough left. Returns whether there are any more.
