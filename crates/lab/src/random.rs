@@ -31,7 +31,7 @@ pub fn mix(name: String, random: &mut Random) -> Mix {
     Mix {
         name,
         shares,
-        depends: random.below(6) as u16,
+        depends: (random.below(6) as u16).into(),
         mispredicted: 0.05 * random.unit() * random.unit(),
         code_bytes: 256 << random.below(7),
         working_sets: (0..sets).map(|_| working_set(random)).collect(),

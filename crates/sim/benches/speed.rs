@@ -34,7 +34,7 @@ fn workload(threads: u32, bytes: u64) -> WorkloadModel {
         mixes: vec![Mix {
             name: "mixed".into(),
             shares,
-            depends: 1,
+            depends: 1.into(),
             extra: 0,
             mispredicted: 0.0,
             code_bytes: 16 << 10,

@@ -219,7 +219,7 @@ fn table_1_has_the_paper_s_threads() {
         workload
             .mixes
             .iter()
-            .all(|mix| mix.depends == 1 && mix.shares[Op::Alu as usize] == 1.0)
+            .all(|mix| mix.depends == 1.into() && mix.shares[Op::Alu as usize] == 1.0)
     );
 }
 

@@ -29,7 +29,7 @@ fn play(text: &str) -> System {
 #[test]
 fn examples_of_workloads_run() {
     let examples = examples(include_str!("../../../docs/workloads.md"));
-    let [first, server, team] = examples[..] else {
+    let [first, server, team, imports] = examples[..] else {
         panic!("{} examples", examples.len());
     };
     let workload = workload_from_text(first, Path::new("first.toml")).unwrap();
@@ -44,6 +44,7 @@ fn examples_of_workloads_run() {
     let team = play(team);
     assert!(team.is_done());
     assert_eq!(team.threads().len(), 1 + 2 * 8);
+    assert!(play(imports).is_done());
 }
 
 #[test]

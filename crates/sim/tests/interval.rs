@@ -31,13 +31,13 @@ fn instructions(system: &System) -> Vec<u64> {
 }
 
 /// Threads that compute for ever.
-fn endless(mixes: Vec<Mix>, threads: &[usize]) -> WorkloadModel {
+pub fn endless(mixes: Vec<Mix>, threads: &[usize]) -> WorkloadModel {
     let steps = threads.iter().map(|mix| vec![compute(*mix, u64::MAX)]);
     workload(mixes, steps.collect())
 }
 
 /// What both levels give for endless threads at fixed places, from `warm` on: cycle level, interval level.
-fn both(
+pub fn both(
     machine: &MachineModel,
     workload: &WorkloadModel,
     places: &[u32],
@@ -180,7 +180,7 @@ fn an_idle_machine_executes_nothing() {
 }
 
 /// Within `part` of each other.
-fn near(ours: f64, exact: f64, part: f64, what: &str) {
+pub fn near(ours: f64, exact: f64, part: f64, what: &str) {
     assert!(
         (ours - exact).abs() <= part * exact,
         "{what}: {ours} against {exact}"
@@ -289,7 +289,7 @@ fn who_fights_for_a_cache_is_as_fast_as_at_the_cycle_level() {
     ];
     mixes[1].mispredicted = 0.02;
     for mix in &mut mixes {
-        mix.depends = 0;
+        mix.depends = 0.into();
         mix.working_sets[0].pattern = Pattern::Random;
     }
     let workload = endless(mixes, &[0, 1]);
@@ -304,7 +304,7 @@ fn who_fights_for_a_cache_is_as_fast_as_at_the_cycle_level() {
 fn who_asks_for_more_than_the_memory_gives_has_a_fair_part_of_it() {
     // Streams that wait for nothing, co-running with each other and with one that waits for each of its loads.
     let mut stream = mix("stream", &[(Op::Alu, 0.5), (Op::Load, 0.5)], 32 << 20);
-    stream.depends = 0;
+    stream.depends = 0.into();
     stream.working_sets[0].pattern = Pattern::Stride;
     let chain = mix("chain", &[(Op::Alu, 0.5), (Op::Load, 0.5)], 32 << 20);
     let mut machine = machine(3, 1, Multithreading::Simultaneous);
@@ -332,7 +332,7 @@ fn accesses_to_one_line_are_one_miss() {
     // As many words of a line as it has, in order: they need one of the core's few entries for misses, not one each.
     let ops = &[(Op::Alu, 0.7), (Op::Load, 0.2), (Op::Branch, 0.1)];
     let mut stream = mix("stream", ops, 32 << 20);
-    stream.depends = 0;
+    stream.depends = 0.into();
     let set = &mut stream.working_sets[0];
     (set.pattern, set.stride) = (Pattern::Stride, 8);
     let mut machine = machine(1, 1, Multithreading::Simultaneous);

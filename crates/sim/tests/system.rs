@@ -334,7 +334,7 @@ proptest! {
         (kind.window, kind.in_order, kind.units[0].count) = (window, false, count);
         kind.latencies[Op::Divide as usize] = Latency { cycles: busy, busy };
         let mut divides = mix("divides", &[(Op::Divide, 1.0)], 8);
-        divides.depends = 0;
+        divides.depends = 0.into();
         let steps = vec![vec![compute(0, u64::MAX)]; contexts as usize];
         let mut system = system(machine, workload(vec![divides], steps), 1);
         let done = |system: &System| system.threads().iter().map(|t| t.counters.instructions()).sum::<u64>();

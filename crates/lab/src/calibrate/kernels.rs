@@ -237,7 +237,7 @@ fn kernel(entry: Entry, sizes: &Sizes) -> SimKernel {
         mix: Mix {
             name: entry.name,
             shares,
-            depends: entry.depends,
+            depends: entry.depends.into(),
             mispredicted: entry.mispredicted,
             code_bytes: CODE,
             working_sets: entry.data.iter().map(|data| data.set(sizes)).collect(),

@@ -206,12 +206,26 @@ impl Checker<'_> {
                 file.text.to_owned()
             }
         };
-        let changed = self.in_force.borrow_mut().workload(&text);
-        let read = |text: &str| config::workload_from_text(text, Path::new(wanted));
+        let shipped_path = config::workload_path(wanted);
+        let path = match wanted.contains('/') {
+            true => Path::new(wanted),
+            false => &shipped_path,
+        };
+        let neighbour =
+            |path: &Path| (self.sibling)(&path.to_string_lossy()).map_err(std::io::Error::other);
+        let files: &dyn Fn(&Path) -> std::io::Result<String> = match wanted.contains('/') {
+            true => &neighbour,
+            false => &config::read_shipped,
+        };
+        // Changes reach imported mixes too.
+        let whole = config::expanded(&text, path, files);
+        let to_change = whole.as_deref().unwrap_or(&text);
+        let changed = self.in_force.borrow_mut().workload(to_change);
+        let read = |text: &str| config::workload_with(text, path, files);
         read(changed.as_deref().unwrap_or(&text)).map_err(|error| {
             let in_force = self.in_force.borrow();
             let accepted = |text: &str| read(text).is_ok();
-            match in_force.culprit_of_workload(&text, &accepted) {
+            match in_force.culprit_of_workload(to_change, &accepted) {
                 Some(change) => self.wrong_change(change, wanted, error),
                 None => wrong(error),
             }

@@ -4,7 +4,7 @@ use crate::published::EXPERIMENTS;
 use perch_sim::{
     config,
     model::Op,
-    workload::{Mix, Pattern, WorkingSet},
+    workload::{Depends, Mix, Pattern, WorkingSet},
 };
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::Path};
@@ -77,7 +77,7 @@ impl Kernel {
         Ok(Mix {
             name: self.name.clone(),
             shares,
-            depends: self.depends,
+            depends: Depends::Always(self.depends),
             code_bytes: 256,
             working_sets: self.streams.iter().map(set).collect(),
             ..Mix::default()

@@ -11,7 +11,7 @@ use perch_sim::{
     os::SchedulerModel,
     system::{SimError, System},
     units::{Ps, SECOND},
-    workload::{Mix, Pattern, ProgramModel, Step, ThreadModel, WorkingSet, WorkloadModel},
+    workload::{Depends, Mix, Pattern, ProgramModel, Step, ThreadModel, WorkingSet, WorkloadModel},
 };
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ impl<'a> Probe<'a> {
             Walk::Random => (self.machine, Pattern::Random, WORD),
         };
         let mix = Mix {
-            depends: 1,
+            depends: Depends::Always(1),
             working_sets: vec![set(bytes, pattern, stride)],
             ..mix(Op::Load)
         };
@@ -110,7 +110,7 @@ impl<'a> Probe<'a> {
     /// See [`Unfinished`].
     pub fn latency(&self, op: Op) -> Result<f64, Unfinished> {
         let mix = Mix {
-            depends: 1,
+            depends: Depends::Always(1),
             ..mix(op)
         };
         Ok(self.cycles_each(&self.play(mix, &self.one())?))

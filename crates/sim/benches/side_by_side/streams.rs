@@ -64,7 +64,7 @@ pub fn mix(shares: &[(Op, f64)], bytes: u64, depends: u16) -> Mix {
     Mix {
         name: "mix".into(),
         shares: all,
-        depends,
+        depends: depends.into(),
         code_bytes: 16 << 10,
         working_sets: vec![WorkingSet {
             bytes,

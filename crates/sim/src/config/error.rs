@@ -22,7 +22,7 @@ pub enum ConfigError {
     /// No shipped file of that name.
     #[error("no {what} `{name}`{hint}; shipped are {shipped}, and a path to a file works too")]
     Unknown {
-        /// `machine` or `workload`.
+        /// `machine`, `workload` or `file of mixes`.
         what: &'static str,
         /// As asked for.
         name: String,

@@ -5,9 +5,12 @@
 
 mod arrivals;
 mod caches;
+mod depends;
 mod device;
 mod energy;
 mod error;
+mod expand;
+mod import;
 mod kind;
 mod machine;
 mod modulation;
@@ -25,7 +28,11 @@ mod topology;
 mod workload;
 
 pub use error::{ConfigError, Diagnostic};
-pub use shipped::{Shipped, shipped_machines, shipped_workloads};
+pub use expand::expanded;
+pub use shipped::{
+    Shipped, read as read_shipped, shipped_machines, shipped_mixes, shipped_workloads,
+    workload_path,
+};
 
 use crate::{model::MachineModel, workload::WorkloadModel};
 use std::{io, path::Path};
@@ -88,11 +95,23 @@ pub fn workload(path: &Path) -> Result<WorkloadModel, ConfigError> {
 /// # Errors
 /// The first mistake, with its place.
 pub fn workload_from_text(text: &str, path: &Path) -> Result<WorkloadModel, ConfigError> {
-    let source = Source {
-        path: &path.to_string_lossy(),
-        text,
-    };
-    Ok(workload::read(source, &stem(path))?)
+    workload_with(text, path, &perch_files::read_to_string)
+}
+
+/// Reads a workload from a text. Files from which it imports mixes are read by `read`, which gets paths that begin with
+/// the folder of `path`.
+///
+/// # Errors
+/// The first mistake, with its place.
+pub fn workload_with(
+    text: &str,
+    path: &Path,
+    read: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<WorkloadModel, ConfigError> {
+    let path = path.to_string_lossy();
+    let source = Source { path: &path, text };
+    let place = import::Place::first(&path, read);
+    Ok(workload::read(source, &place, &stem(Path::new(&*path)))?)
 }
 
 /// The workload that a user names: a path if there is a slash in it or it ends in `.toml`, else a shipped one.
@@ -105,10 +124,7 @@ pub fn find_workload(name_or_path: &str) -> Result<WorkloadModel, ConfigError> {
         return workload(path);
     }
     let file = shipped::find(shipped_workloads(), "workload", name_or_path)?;
-    workload_from_text(
-        file.text,
-        &Path::new("workloads").join(format!("{}.toml", file.name)),
-    )
+    workload_with(file.text, &workload_path(file.name), &shipped::read)
 }
 
 fn is_path(name: &str) -> bool {

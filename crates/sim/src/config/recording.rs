@@ -1,15 +1,18 @@
 //! Reads a mix that is a recording of a real program.
 
-use super::table::{Checked, Item, Table};
+use super::{
+    import::Place,
+    table::{Checked, Item, Table},
+};
 use crate::{
     model::Op,
-    workload::{Mix, Trace},
+    workload::{Depends, Mix, Trace},
 };
 use perch_trace::{Limits, TraceError};
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-/// Recordings that are read already, by the file's own words.
-pub(super) type Recordings = HashMap<String, Trace>;
+/// Recordings that are read already.
+pub(super) type Recordings = HashMap<PathBuf, Trace>;
 
 /// What a mix has besides, none of which a recording can have.
 const OTHERS: [&str; 6] = [
@@ -21,26 +24,26 @@ const OTHERS: [&str; 6] = [
     "working-sets",
 ];
 
-/// The mix of a table with the key `trace`, whose value is `file`. Paths begin where the workload's own file is.
+/// The mix of a table with the key `trace`, whose value is `file`. Paths begin where the file itself is.
 pub(super) fn read(
     name: &str,
     table: &Table<'_>,
     file: Item<'_>,
-    workload: &str,
+    place: &Place<'_>,
     known: &mut Recordings,
 ) -> Checked<Mix> {
     if let Some(item) = OTHERS.iter().find_map(|key| table.get(key)) {
         return Err(item.wrong("a mix with a `trace` executes what was recorded, nothing else"));
     }
     let words = file.text()?;
-    let trace = match known.get(words) {
+    let path = place.beside(words);
+    let trace = match known.get(&path) {
         Some(trace) => trace.clone(),
         None => {
-            let folder = Path::new(workload).parent().unwrap_or(Path::new(""));
-            let recording = perch_trace::read(&folder.join(words), &Limits::default())
+            let recording = perch_trace::read(&path, &Limits::default())
                 .map_err(|error| refused(file, &error))?;
             let trace = Trace::new(words, None, Arc::new(recording));
-            known.insert(words.to_owned(), trace.clone());
+            known.insert(path, trace.clone());
             trace
         }
     };
@@ -67,7 +70,7 @@ pub(super) fn read(
     Ok(Mix {
         name: name.to_owned(),
         shares: [0.0; Op::COUNT],
-        depends: 0,
+        depends: Depends::default(),
         extra: 0,
         mispredicted: 0.0,
         code_bytes: trace.layout().bytes(),

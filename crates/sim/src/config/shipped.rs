@@ -1,12 +1,18 @@
 //! The machines and workloads of the source tree, and how names find them.
 
-use super::error::ConfigError;
+use super::{error::ConfigError, import::straight};
 use include_dir::{Dir, include_dir};
 use perch_core::diagnostic::did_you_mean;
-use std::path::Path;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");
 static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
+
+/// Where workloads are in the source tree.
+const FOLDER: &str = "workloads";
 
 /// A file of the source tree, embedded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +31,34 @@ pub fn shipped_machines() -> Vec<Shipped> {
 /// The shipped workloads, by name.
 pub fn shipped_workloads() -> Vec<Shipped> {
     files(&WORKLOADS)
+}
+
+/// The shipped files of mixes, by name: workloads import mixes from them.
+pub fn shipped_mixes() -> Vec<Shipped> {
+    WORKLOADS.get_dir("mixes").map(files).unwrap_or_default()
+}
+
+/// The path of a shipped workload, in the source tree.
+pub fn workload_path(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(format!("{name}.toml"))
+}
+
+/// The path of a shipped file of mixes, in the source tree.
+pub(super) fn mixes_path(name: &str) -> PathBuf {
+    Path::new(FOLDER).join("mixes").join(format!("{name}.toml"))
+}
+
+/// Reads a file that a shipped workload or file of mixes names, by its path in the source tree.
+///
+/// # Errors
+/// No such shipped file.
+pub fn read(path: &Path) -> io::Result<String> {
+    let path = straight(path);
+    let within = path.strip_prefix(FOLDER).ok();
+    let file = within.and_then(|path| WORKLOADS.get_file(path));
+    let text = file.and_then(include_dir::File::contents_utf8);
+    text.map(str::to_owned)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not shipped"))
 }
 
 fn files(directory: &'static Dir<'_>) -> Vec<Shipped> {

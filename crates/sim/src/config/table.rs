@@ -115,6 +115,17 @@ impl<'a> Table<'a> {
             .ok_or_else(|| self.wrong(format!("missing key `{key}` of {}", self.what)))
     }
 
+    /// A value of another key than these.
+    pub(super) fn beside(&self, keys: &[&str]) -> Option<Item<'a>> {
+        let mut all = self.table.iter();
+        let (_, value) =
+            all.find(|(name, _)| !keys.iter().any(|key| is_key(name.get_ref(), key)))?;
+        Some(Item {
+            source: self.source,
+            value,
+        })
+    }
+
     /// A mistake of the table as a whole.
     pub(super) fn wrong(&self, message: impl Into<String>) -> Box<Diagnostic> {
         self.source.wrong(self.span.clone(), message, None)
@@ -250,6 +261,22 @@ impl<'a> Item<'a> {
             self.value.get_ref(),
             DeValue::Integer(_) | DeValue::Float(_)
         )
+    }
+
+    /// Whether it is a whole number without a unit.
+    pub(super) fn is_whole(self) -> bool {
+        self.value.get_ref().is_integer()
+    }
+
+    /// Whether it is a list.
+    pub(super) fn is_list(self) -> bool {
+        self.value.get_ref().is_array()
+    }
+
+    /// Where it stands: file, line and column.
+    pub(super) fn place(self) -> String {
+        let here = self.wrong("");
+        format!("{}:{}:{}", here.path, here.line, here.column)
     }
 
     /// The text, if it is one.

@@ -1,7 +1,8 @@
 //! Reads a workload: its mixes of instructions. The programs are read by [`super::program`].
 
 use super::{
-    device,
+    depends, device,
+    import::{self, Place},
     machine::texts,
     program,
     quantity::SIZE,
@@ -10,15 +11,12 @@ use super::{
 };
 use crate::{
     model::Op,
-    workload::{Mix, Pattern, ProgramModel, Step, ThreadModel, WorkingSet, WorkloadModel},
+    workload::{Depends, Mix, Pattern, ProgramModel, Step, ThreadModel, WorkingSet, WorkloadModel},
 };
 use std::collections::HashMap;
 
 /// Streams draw operations from a table of this many places, so smaller shares would be lost.
 const PLACES: f64 = 4096.0;
-
-/// The longest distance of a dependency: every core remembers this many results.
-const FURTHEST: u32 = 63;
 
 /// Bytes of a working set at least: a word.
 const WORD: u64 = 8;
@@ -32,7 +30,7 @@ const MOST_DATA: u128 = 1 << 44;
 const PATTERNS: [(&str, Pattern); 2] = [("random", Pattern::Random), ("stride", Pattern::Stride)];
 
 /// Reads and checks a workload; `name` is the file's.
-pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
+pub(super) fn read(source: Source<'_>, place: &Place<'_>, name: &str) -> Checked<WorkloadModel> {
     let root = source.parse()?;
     let file = Table::new(
         source,
@@ -42,13 +40,14 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
         &["about", "sources", "mixes", "devices", "programs"],
     )?;
     let about = file.need("about")?.text()?.to_owned();
-    let sources = texts(file.get("sources"))?;
-    let mut regions = HashMap::new();
-    let mut recordings = Recordings::new();
+    let mut read = Reader {
+        sources: texts(file.get("sources"))?,
+        ..Reader::default()
+    };
     let mixes = file.need("mixes")?.named()?;
     let mixes: Vec<Mix> = mixes
         .into_iter()
-        .map(|(name, item)| mix(name, item, source.path, &mut regions, &mut recordings))
+        .map(|(name, item)| read.mix(name, item, place))
         .collect::<Checked<_>>()?;
     let devices = device::read(file.get("devices"))?;
     let programs = program::read(file.need("programs")?, &mixes, &devices)?;
@@ -60,7 +59,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<WorkloadModel> {
     Ok(WorkloadModel {
         name: name.to_owned(),
         about,
-        sources,
+        sources: read.sources,
         mixes,
         devices,
         programs,
@@ -84,62 +83,83 @@ fn data(mixes: &[Mix], programs: &[ProgramModel]) -> u128 {
     programs.iter().map(of_program).sum()
 }
 
-/// `regions` are the sizes of the shared regions so far, `recordings` those of the file at `path`.
-fn mix(
-    name: &str,
-    item: Item<'_>,
-    path: &str,
-    regions: &mut HashMap<String, u64>,
-    recordings: &mut Recordings,
-) -> Checked<Mix> {
-    let known = &[
-        "shares",
-        "depends",
-        "extra",
-        "mispredicted",
-        "code",
-        "working-sets",
-        "trace",
-        "thread",
-    ];
-    let table = item.table("a mix", known)?;
-    if let Some(file) = table.get("trace") {
-        return recording::read(name, &table, file, path, recordings);
-    }
-    if let Some(thread) = table.get("thread") {
-        return Err(thread.wrong("`thread` belongs to `trace`"));
-    }
-    let sets = match table.get("working-sets") {
-        None => Vec::new(),
-        Some(sets) => sets.tables(
-            "a working set",
-            &["size", "share", "pattern", "stride", "region"],
-        )?,
-    };
-    Ok(Mix {
-        name: name.to_owned(),
-        shares: shares(table.need("shares")?)?,
-        depends: table
-            .get("depends")
-            .map_or(Ok(0), |item| item.whole(0..=FURTHEST))? as u16,
-        extra: table
-            .get("extra")
-            .map_or(Ok(0), |item| item.whole(0..=u32::from(u16::MAX)))? as u16,
-        mispredicted: table
-            .get("mispredicted")
-            .map_or(Ok(0.0), |item| item.number(0.0..=1.0))?,
-        code_bytes: match table.get("code") {
-            None => 4096,
-            Some(item) => {
-                item.quantity_within(&SIZE, 4..=1 << 30, "from 4 B (an instruction) to 1 GiB")?
+/// What mixes of all files have in common.
+#[derive(Default)]
+struct Reader {
+    /// Sizes of the shared regions so far.
+    regions: HashMap<String, u64>,
+    recordings: Recordings,
+    /// Of the workload, then those of the files from which it has mixes.
+    sources: Vec<String>,
+}
+
+impl Reader {
+    fn mix(&mut self, name: &str, item: Item<'_>, place: &Place<'_>) -> Checked<Mix> {
+        let known = &[
+            "shares",
+            "depends",
+            "extra",
+            "mispredicted",
+            "code",
+            "working-sets",
+            "trace",
+            "thread",
+            "from",
+            "mix",
+        ];
+        let table = item.table("a mix", known)?;
+        if let Some(from) = table.get("from") {
+            let there = |item: Item<'_>, place: &Place<'_>| self.mix(name, item, place);
+            let (mix, sources) = import::read(name, &table, from, place, there)?;
+            for source in sources {
+                if !self.sources.contains(&source) {
+                    self.sources.push(source);
+                }
             }
-        },
-        working_sets: sets
-            .iter()
-            .map(|set| working_set(set, regions))
-            .collect::<Checked<_>>()?,
-        trace: None,
-    })
+            return Ok(mix);
+        }
+        if let Some(mix) = table.get("mix") {
+            return Err(mix.wrong("`mix` belongs to `from`"));
+        }
+        if let Some(file) = table.get("trace") {
+            return recording::read(name, &table, file, place, &mut self.recordings);
+        }
+        if let Some(thread) = table.get("thread") {
+            return Err(thread.wrong("`thread` belongs to `trace`"));
+        }
+        let sets = match table.get("working-sets") {
+            None => Vec::new(),
+            Some(sets) => sets.tables(
+                "a working set",
+                &["size", "share", "pattern", "stride", "region"],
+            )?,
+        };
+        Ok(Mix {
+            name: name.to_owned(),
+            shares: shares(table.need("shares")?)?,
+            depends: table
+                .get("depends")
+                .map_or(Ok(Depends::default()), depends::read)?,
+            extra: table
+                .get("extra")
+                .map_or(Ok(0), |item| item.whole(0..=u32::from(u16::MAX)))?
+                as u16,
+            mispredicted: table
+                .get("mispredicted")
+                .map_or(Ok(0.0), |item| item.number(0.0..=1.0))?,
+            code_bytes: match table.get("code") {
+                None => 4096,
+                Some(item) => {
+                    item.quantity_within(&SIZE, 4..=1 << 30, "from 4 B (an instruction) to 1 GiB")?
+                }
+            },
+            working_sets: sets
+                .iter()
+                .map(|set| working_set(set, &mut self.regions))
+                .collect::<Checked<_>>()?,
+            trace: None,
+        })
+    }
 }
 
 fn shares(item: Item<'_>) -> Checked<[f64; Op::COUNT]> {

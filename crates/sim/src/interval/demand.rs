@@ -4,7 +4,7 @@ use super::{homes::Homes, reuse::Reuse};
 use crate::{
     model::{CoreKind, Op},
     stream::{Instruction, Random},
-    workload::{Mix, Pattern, WorkingSet},
+    workload::{Depends, Mix, Pattern, WorkingSet},
 };
 
 /// Instructions of a sample.
@@ -231,16 +231,33 @@ fn sample(mix: &Mix, mut random: Random) -> Box<[Instruction]> {
         }
     }
     random.shuffle(&mut sorts);
+    let distances = distances(&mix.depends, random.part(1));
     let code = (mix.code_bytes.max(4) / 4) as usize;
     let instruction = |(at, (op, mispredicted))| Instruction {
         op,
-        depends: mix.depends,
+        depends: distances[at],
         extra: mix.extra,
         mispredicted,
         at: (at % code * 4) as u64,
         data: 0,
     };
     sorts.into_iter().enumerate().map(instruction).collect()
+}
+
+/// The distance of each instruction's dependency: every distance has its share, in random order.
+fn distances(depends: &Depends, mut random: Random) -> Vec<u16> {
+    let shares = match depends {
+        Depends::Always(distance) => return vec![*distance; SAMPLE],
+        Depends::Shares(shares) => shares,
+    };
+    let (mut distances, mut sum) = (Vec::with_capacity(SAMPLE), 0.0);
+    for (distance, share) in (0..).zip(shares) {
+        sum += share * SAMPLE as f64;
+        distances.resize((sum.round() as usize).min(SAMPLE), distance);
+    }
+    distances.resize(SAMPLE, 0);
+    random.shuffle(&mut distances);
+    distances
 }
 
 impl Lines {

@@ -1,9 +1,12 @@
 //! Instructions made up from a mix: shares of operations, dependencies, working sets, branches.
 
-use super::{Instruction, Random};
+use super::{
+    Instruction, Random,
+    distances::{BITS, Distances},
+};
 use crate::{
     model::Op,
-    workload::{Mix, Pattern},
+    workload::{Depends, Mix, Pattern},
 };
 
 /// Bytes of an instruction.
@@ -11,6 +14,11 @@ const INSTRUCTION: u64 = 4;
 
 /// Operations are drawn from this many places: shares are exact to a 4096th.
 const PLACES: u32 = 4096;
+
+/// Bits of a number that decide what an operation does; those above decide its dependency, the highest what it is.
+const LOW: u32 = 32;
+
+const _: () = assert!(LOW + BITS + PLACES.ilog2() <= 64);
 
 /// Groups of places that lie side by side.
 const GROUPS: usize = 256;
@@ -37,9 +45,10 @@ pub struct MixStream {
     ends: [u16; Op::COUNT],
     /// The operation of the first place of each group of places: a table of all would fill the host's caches.
     firsts: Box<[Op; GROUPS]>,
-    /// Mean distance to the instruction on which one depends; 0: none depends.
+    /// Distance to the instruction on which one depends, if all have the same; 0: none depends.
     depends: u16,
-    /// Whether all have exactly that distance.
+    /// Else what it is drawn from.
+    distances: Option<Distances>,
     extra: u16,
     /// A branch is mispredicted while a number drawn from 2^32 is below.
     mispredicted: u64,
@@ -90,7 +99,14 @@ impl MixStream {
             random,
             ends,
             firsts: Box::new(firsts),
-            depends: mix.depends,
+            depends: match mix.depends {
+                Depends::Always(distance) => distance,
+                Depends::Shares(_) => 0,
+            },
+            distances: match &mix.depends {
+                Depends::Always(_) => None,
+                Depends::Shares(shares) => Some(Distances::new(shares)),
+            },
             extra: mix.extra,
             mispredicted: (mix.mispredicted * 2f64.powi(32)).round() as u64,
             code,
@@ -131,9 +147,13 @@ impl MixStream {
             while self.ends[op as usize] <= place {
                 op = Op::ALL[(op as usize + 1) % Op::COUNT];
             }
-            let low = draw & 0xffff_ffff;
+            let low = low_bits(draw, LOW);
             instruction.op = op;
-            instruction.depends = self.depends;
+            // Neither the operation nor what else is decided by the lower half uses these bits.
+            instruction.depends = match &self.distances {
+                None => self.depends,
+                Some(distances) => distances.draw(low_bits(draw >> LOW, BITS)),
+            };
             instruction.extra = self.extra;
             instruction.mispredicted = (op == Op::Branch) & (low < self.mispredicted);
             instruction.at = self.code + at;
@@ -187,4 +207,8 @@ impl MixStream {
         };
         walk.base + walk.at
     }
+}
+
+fn low_bits(number: u64, bits: u32) -> u64 {
+    number & ((1 << bits) - 1)
 }

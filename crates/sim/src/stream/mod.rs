@@ -1,5 +1,6 @@
 //! What threads execute: an endless stream of instructions, made up from a mix or read from a trace.
 
+mod distances;
 mod mix;
 mod predictor;
 mod random;

@@ -1,9 +1,11 @@
 //! What runs on a simulated machine: plain data, read from `workloads/*.toml`.
 
+mod depends;
 mod device;
 mod requests;
 mod trace;
 
+pub use depends::{Depends, FURTHEST};
 pub use device::DeviceModel;
 pub use requests::{Arrivals, Gaps, RequestsModel};
 pub use trace::{Layout, Trace};
@@ -51,9 +53,9 @@ pub struct Mix {
     pub name: String,
     /// Share of each operation, by [`Op`] number; relative.
     pub shares: [f64; Op::COUNT],
-    /// How many instructions back the result stands that each instruction needs: 1 is a chain, 0 none. It bounds the
+    /// How many instructions back the result stands that an instruction needs: 1 is a chain, 0 none. It bounds the
     /// thread's own parallelism.
-    pub depends: u16,
+    pub depends: Depends,
     /// Cycles by which every instruction takes longer than on the machine: for hand-made mixes of a given CPI.
     pub extra: u16,
     /// Share of the branches that are mispredicted, 0 to 1.

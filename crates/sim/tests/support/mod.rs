@@ -114,7 +114,7 @@ pub fn mix(name: &str, shares: &[(Op, f64)], bytes: u64) -> Mix {
     Mix {
         name: name.into(),
         shares: all,
-        depends: 1,
+        depends: 1.into(),
         extra: 0,
         mispredicted: 0.0,
         code_bytes: 1024,
