@@ -48,17 +48,25 @@ fn examples_of_workloads_run() {
 }
 
 #[test]
-fn the_examples_of_energy_and_prefetchers_belong_to_that_of_a_machine() {
+fn the_other_examples_belong_to_that_of_a_machine() {
     let examples = examples(include_str!("../../../docs/machines.md"));
-    let [whole, energy, cache] = examples[..] else {
+    let [whole, noise, energy, cache] = examples[..] else {
         panic!("{} examples", examples.len());
     };
     let (before, second) = whole.split_once("[[caches]]\nlevel = 2").unwrap();
     let behind = second.split_once("\n\n").unwrap().1;
-    let text = format!("{before}{cache}\n{behind}\n{energy}");
+    // Its clock has to change for that to cost anything.
+    let clock = "clock = \"1 GHz\"\n";
+    let before = before.replace(
+        clock,
+        &format!("{clock}clocks = [\"500 MHz\", \"1 GHz\"]\n"),
+    );
+    let text = format!("{before}{cache}\n{behind}\n{energy}\n{noise}");
     let machine = machine_from_text(&text, Path::new("m.toml"));
     let machine = machine.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(machine.caches[1].prefetchers.len(), 2);
+    assert_eq!(machine.os.irqs.len(), 2);
+    assert_eq!(machine.os.costs.set_clock, 20_000);
     let workload = find_workload("mixed").unwrap();
     let mut system = System::new(
         Arc::new(machine),
