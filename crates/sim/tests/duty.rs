@@ -11,7 +11,7 @@ use perch_sim::{
     os::SchedulerModel,
     system::System,
     units::MICROSECOND,
-    workload::Mix,
+    workload::{Depends, Mix},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -127,7 +127,7 @@ fn both_levels_agree_about_what_stops_leave() {
     let mut mixes = mixes.map(|(ops, bytes)| mix("m", ops, bytes)).to_vec();
     // Loads that overlap.
     mixes.push(Mix {
-        depends: 0,
+        depends: Depends::Always(0),
         ..mixes[1].clone()
     });
     for machine in [simple, large] {

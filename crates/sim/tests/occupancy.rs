@@ -9,7 +9,7 @@ use perch_sim::{
     model::{MachineModel, Op},
     os::SchedulerModel,
     system::System,
-    workload::{Mix, WorkloadModel},
+    workload::{Depends, Mix, WorkloadModel},
 };
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
@@ -69,7 +69,7 @@ fn programs(mixes: Vec<Mix>) -> WorkloadModel {
 fn a_chain_fills_the_scheduler_and_what_need_not_wait_leaves_it_empty() {
     let chain = mix("chain", &[(Op::Fp, 1.0)], 64);
     let mut free = mix("free", &[(Op::Fp, 0.05), (Op::Alu, 0.95)], 64);
-    free.depends = 0;
+    free.depends = Depends::Always(0);
     let integers = mix("integers", &[(Op::Alu, 1.0)], 64);
     for fidelity in [Fidelity::Cycle, Fidelity::Interval] {
         let work = programs(vec![chain.clone(), free.clone(), integers.clone()]);
@@ -101,9 +101,9 @@ fn both_levels_find_queues_equally_full() {
         (Op::Branch, 0.1),
     ];
     let mut some = mix("some", &shares, 16 << 10);
-    some.depends = 4;
+    some.depends = Depends::Always(4);
     let mut other = mix("other", &[(Op::Alu, 0.6), (Op::Load, 0.4)], 256 << 10);
-    other.depends = 2;
+    other.depends = Depends::Always(2);
     let at = |fidelity| {
         let mut machine = find_machine("amd-bulldozer").unwrap();
         // One module: both threads share its scheduler.
