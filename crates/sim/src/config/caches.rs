@@ -1,7 +1,7 @@
 //! Reads the caches and who shares them.
 
 use super::{
-    machine::{common_cycle, latency},
+    cycles::{common_cycle, latency},
     ports, prefetchers,
     quantity::SIZE,
     table::{Checked, Item, Table},

@@ -5,6 +5,7 @@
 
 mod arrivals;
 mod caches;
+mod cycles;
 mod depends;
 mod device;
 mod energy;

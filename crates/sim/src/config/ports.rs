@@ -1,7 +1,7 @@
 //! Reads how lines move between a cache and those before it.
 
 use super::{
-    machine::latency,
+    cycles::latency,
     quantity::SIZE,
     table::{Checked, Item, Table},
 };

@@ -1,7 +1,7 @@
 //! Reads address translation.
 
 use super::{
-    machine::latency,
+    cycles::latency,
     quantity::SIZE,
     table::{Checked, Item, Table},
 };

@@ -14,7 +14,7 @@
 mod access;
 mod bandwidth;
 mod cache;
-mod coherence;
+mod directory;
 mod hierarchy;
 mod lru;
 mod prefetch;
@@ -27,7 +27,7 @@ mod warm;
 mod written;
 
 pub use access::{Access, Hierarchy};
-pub use coherence::Placement;
+pub use directory::Placement;
 pub use hierarchy::Memory;
 pub use topology::Occupancy;
 pub(crate) use warm::Span;

@@ -1,5 +1,6 @@
 //! The way of an access through TLB, caches and memory.
 
+mod coherence;
 mod moves;
 mod prefetching;
 
@@ -7,12 +8,13 @@ use super::{
     access::{Access, Hierarchy},
     bandwidth::Channel,
     cache::{DIRTY, Entry, LINE_MASK, PREFETCHED, SHARED},
-    coherence::{Directory, Got, Placement, Wish},
+    directory::{Directory, Placement},
     tlb::Tlb,
     topology::{CacheAt, Occupancy, Place, Topology},
     written::Written,
 };
 use crate::{counters::Counters, model::MachineModel, sharing::Shared, units::Ps};
+use coherence::{Got, Wish};
 
 /// Bytes of a line on a machine without caches.
 const LINE: u32 = 64;

@@ -1,4 +1,4 @@
-//! Which cores may hold a line, where its page is, and what happens when several want it.
+//! Which cores may hold a line, and where its page is.
 //!
 //! The directory knows regions of 64 lines. While only one group of PUs with the same caches touches a region, that is
 //! all it knows, and it asks no group. From the second group on it knows of each line which groups may hold it:
@@ -9,11 +9,6 @@
 //!
 //! That says where to look; the tags say what is there, so that nothing is to be kept when a line leaves a cache.
 
-use super::{
-    cache::{DIRTY, SHARED},
-    hierarchy::Memory,
-};
-use crate::{counters::Counters, units::Ps};
 use rustc_hash::FxHashMap;
 
 /// Lines of a region, as a power of two.
@@ -28,10 +23,10 @@ const RECENT_BITS: u32 = 12;
 const NOWHERE: u64 = u64::MAX;
 
 /// Many groups may hold a line, clean.
-const MANY: u32 = u32::MAX;
+pub(super) const MANY: u32 = u32::MAX;
 
 /// Many groups may hold a line, and a cache that some of them share may hold it dirty.
-const MANY_DIRTY: u32 = u32::MAX - 1;
+pub(super) const MANY_DIRTY: u32 = u32::MAX - 1;
 
 /// Where pages are placed that no PU has touched yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -156,13 +151,26 @@ impl Directory {
         self.private[Self::private_place(number, group)] = Private { number, home };
     }
 
-    /// A region is no longer the only one's that had touched it.
-    fn share(&mut self, place: usize) {
+    /// Several groups want lines of a region, if they have not before.
+    pub fn share(&mut self, place: usize) {
         let Region { number, owner, .. } = self.regions[place];
+        if self.regions[place].lines.is_some() {
+            return;
+        }
         let private = &mut self.private[Self::private_place(number, owner)];
         if private.number == number {
             private.number = NOWHERE;
         }
+    }
+
+    /// Which group may hold a line of a region that several want, or [`MANY`] or [`MANY_DIRTY`].
+    pub fn holders(&mut self, place: usize, line: u64, group: u32) -> &mut u32 {
+        self.regions[place].state(line, group)
+    }
+
+    /// Which groups have touched a region since there are several: one bit each, modulo 64.
+    pub fn touched(&self, place: usize) -> u64 {
+        self.regions[place].touched
     }
 
     fn find_or_make(&mut self, region: u64, group: u32, node: u32) -> u32 {
@@ -223,133 +231,5 @@ impl Region {
         });
         *touched |= 1 << (group % 64);
         &mut lines[line as usize % REGION_LINES]
-    }
-}
-
-/// What an access wants of a line of a region that is not private.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Wish {
-    /// Where its region is in the directory.
-    pub region: usize,
-    /// The line.
-    pub line: u64,
-    /// Who asks.
-    pub group: u32,
-    /// Whether to write.
-    pub store: bool,
-    /// The moment, in picoseconds of the machine.
-    pub at: Ps,
-}
-
-/// What became of a line that others may have held.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Got {
-    /// Whether others may hold it still.
-    pub shared: bool,
-    /// The NUMA node from which it was written back, if it was dirty.
-    pub from: Option<u32>,
-}
-
-impl Memory {
-    /// Makes sure that a group may read or write a line: dirty copies of others are written back, and go if the line is
-    /// to be written, as clean ones do.
-    pub(super) fn cohere(&mut self, wish: Wish, counters: &mut Counters) -> Got {
-        if self.directory.regions[wish.region].lines.is_none() {
-            self.directory.share(wish.region);
-        }
-        let state = *self.directory.regions[wish.region].state(wish.line, wish.group);
-        let mut from = None;
-        let next = match state {
-            MANY if !wish.store => {
-                return Got {
-                    shared: true,
-                    from: None,
-                };
-            }
-            MANY | MANY_DIRTY => {
-                from = self.ask_all(wish, counters);
-                match wish.store {
-                    true => wish.group,
-                    false => self.many(wish),
-                }
-            }
-            only if only == wish.group => {
-                return Got {
-                    shared: false,
-                    from,
-                };
-            }
-            only => {
-                let held;
-                (held, from) = self.ask(wish, only, counters);
-                match held && !wish.store {
-                    true => self.many(wish),
-                    false => wish.group,
-                }
-            }
-        };
-        *self.directory.regions[wish.region].state(wish.line, wish.group) = next;
-        Got {
-            shared: next != wish.group,
-            from,
-        }
-    }
-
-    /// The state of a line that many may hold, after all caches that the group does not use were cleaned.
-    fn many(&mut self, wish: Wish) -> u32 {
-        let group = self.topology.groups[wish.group as usize];
-        let dirty = group.data.all().iter().any(|number| {
-            let cache = &mut self.topology.caches[*number as usize];
-            !cache.everyones
-                && cache
-                    .tags
-                    .find(wish.line)
-                    .is_some_and(|entry| entry.has(DIRTY))
-        });
-        if dirty { MANY_DIRTY } else { MANY }
-    }
-
-    /// Asks all groups that have touched the region. Returns the node of one that held the line dirty.
-    fn ask_all(&mut self, wish: Wish, counters: &mut Counters) -> Option<u32> {
-        let mut from = None;
-        let touched = self.directory.regions[wish.region].touched;
-        for other in 0..self.topology.groups.len() as u32 {
-            if other != wish.group && touched >> (other % 64) & 1 == 1 {
-                from = from.or(self.ask(wish, other, counters).1);
-            }
-        }
-        from
-    }
-
-    /// Asks the caches of another group that the asking one does not use. Returns whether any held the line, and the
-    /// group's node if one held it dirty.
-    fn ask(&mut self, wish: Wish, other: u32, counters: &mut Counters) -> (bool, Option<u32>) {
-        let own = self.topology.groups[wish.group as usize];
-        let others = self.topology.groups[other as usize];
-        let (mut clean, mut dirty) = (None, None);
-        for number in others.without(&own) {
-            let tags = &mut self.topology.caches[number].tags;
-            let found = match wish.store {
-                true => tags.remove(wish.line),
-                false => tags.find(wish.line).map(|entry| {
-                    let found = *entry;
-                    *entry = found.without(DIRTY).with(SHARED);
-                    found
-                }),
-            };
-            clean = clean.or(found);
-            dirty = dirty.or(found.filter(|entry| entry.has(DIRTY)));
-        }
-        let to = own.common(&others);
-        if let Some(entry) = dirty {
-            counters.coherence_misses += 1;
-            self.write_back(to, entry.with(DIRTY | SHARED), wish.at, counters);
-        } else if let Some(entry) = clean
-            && to.is_some_and(|to| self.topology.caches[to].victim)
-        {
-            // It knows what the caches before it hold: the line comes by way of it.
-            self.write_back(to, entry.with(SHARED), wish.at, counters);
-        }
-        (clean.is_some(), dirty.map(|_| others.node))
     }
 }
