@@ -12,6 +12,8 @@
 
 pub mod calibrate;
 mod course;
+pub mod derived;
+mod endless;
 mod error;
 pub mod experiment;
 pub mod fidelity;

@@ -113,3 +113,86 @@ fn what_cannot_be_recorded_is_refused_by_name() {
     );
     assert!(run(&["trace", "text"], 125).contains("text: neither a recording of perch"));
 }
+
+/// A mix misses the caches and mispredicts branches as the recording does.
+#[test]
+fn a_mix_that_is_derived_from_a_recording_resembles_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let text: String = (0..200_000u32)
+        .map(|n| format!("{} ", n.wrapping_mul(2_654_435_761) >> 20))
+        .collect();
+    std::fs::write(folder.path().join("text"), text).unwrap();
+    let recorded = perch(
+        folder.path(),
+        &[
+            "record-trace",
+            "-q",
+            "-o",
+            "gzip.trace",
+            "--skip",
+            "3M",
+            "--instructions",
+            "1M",
+            "--stop",
+            "--",
+            "gzip",
+            "-c",
+            "text",
+        ],
+    );
+    if !recorded.status.success() && error(&recorded, 125).contains("package qemu-user") {
+        return skip!(Tool, "there is no qemu-x86_64");
+    }
+    let arguments = [
+        "trace",
+        "gzip.trace",
+        "--mix",
+        "mixes.toml",
+        "--check",
+        "core2-quad",
+        "--json",
+    ];
+    let derived = perch(folder.path(), &arguments);
+    let told: Value =
+        serde_json::from_slice(&derived.stdout).unwrap_or_else(|_| panic!("{derived:?}"));
+    let check = &told["mixes"][0]["checks"][0];
+    let of = |what: &str, key: &str| check[what][key].as_f64().unwrap();
+    let (recording, mix) = (of("recording", "ipc"), of("mix", "ipc"));
+    // Chains of results are lost, so a mix is faster.
+    assert!((0.8..1.6).contains(&(mix / recording)), "{check:#}");
+    let misses = |what: &str, level: usize| check[what]["data_misses"][level].as_f64().unwrap();
+    for level in 0..2 {
+        let (recording, mix) = (misses("recording", level), misses("mix", level));
+        assert!((mix - recording).abs() < 1.0 + 0.3 * recording, "{check:#}");
+    }
+    assert!(
+        (of("mix", "mispredicted") - of("recording", "mispredicted")).abs() < 1.0,
+        "{check:#}"
+    );
+
+    // Workloads import it.
+    let workload = "about = \"One\"\n[mixes]\ngzip = { from = \"./mixes.toml\" }\n[[programs]]\nname = \"p\"\n\
+                    [[programs.threads]]\nname = \"t\"\nsteps = [{ compute = \"gzip\", instructions = \"1M\" }]\n";
+    std::fs::write(folder.path().join("work.toml"), workload).unwrap();
+    let simulated = perch(
+        folder.path(),
+        &["sim", "-m", "core2-quad", "-w", "work.toml", "--json"],
+    );
+    assert!(simulated.status.success(), "{simulated:?}");
+
+    let table = perch(folder.path(), &arguments[..6]);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(
+        table.contains("recorded") && table.contains("written: mixes.toml"),
+        "{table}"
+    );
+    assert!(
+        table.lines().all(|line| line.chars().count() <= 80),
+        "{table}"
+    );
+    let wrong = perch(
+        folder.path(),
+        &["trace", "gzip.trace", "--mix", "gzip.trace"],
+    );
+    assert!(error(&wrong, 125).contains("it is the file that is read"));
+}

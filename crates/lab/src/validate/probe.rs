@@ -2,6 +2,7 @@
 
 use super::file::{Threads, Walk};
 use crate::{
+    endless,
     settled::settle,
     simulate::{begin_at, cycle},
 };
@@ -11,7 +12,7 @@ use perch_sim::{
     os::SchedulerModel,
     system::{SimError, System},
     units::{Ps, SECOND},
-    workload::{Depends, Mix, Pattern, ProgramModel, Step, ThreadModel, WorkingSet, WorkloadModel},
+    workload::{Mix, Pattern, WorkingSet},
 };
 use std::sync::Arc;
 
@@ -92,7 +93,7 @@ impl<'a> Probe<'a> {
             Walk::Random => (self.machine, Pattern::Random, WORD),
         };
         let mix = Mix {
-            depends: Depends::Always(1),
+            depends: 1.into(),
             working_sets: vec![set(bytes, pattern, stride)],
             ..mix(Op::Load)
         };
@@ -110,7 +111,7 @@ impl<'a> Probe<'a> {
     /// See [`Unfinished`].
     pub fn latency(&self, op: Op) -> Result<f64, Unfinished> {
         let mix = Mix {
-            depends: Depends::Always(1),
+            depends: 1.into(),
             ..mix(op)
         };
         Ok(self.cycles_each(&self.play(mix, &self.one())?))
@@ -229,34 +230,7 @@ impl<'a> Probe<'a> {
         pus: &[u32],
     ) -> Result<Done, Unfinished> {
         let each = pus.len() / mixes.len();
-        let thread = |mix| ThreadModel {
-            name: "probe".into(),
-            count: each as u32,
-            steps: vec![Step::Compute {
-                mix,
-                instructions: u64::MAX,
-            }],
-            repeat: 1,
-            nice: 0,
-            pus: Vec::new(),
-        };
-        let threads = (0..mixes.len()).map(thread).collect();
-        let workload = WorkloadModel {
-            name: "probe".into(),
-            about: "a microbenchmark".into(),
-            sources: Vec::new(),
-            mixes,
-            devices: Vec::new(),
-            programs: vec![ProgramModel {
-                name: "probe".into(),
-                count: 1,
-                start: 0,
-                restart: false,
-                system: false,
-                requests: None,
-                threads,
-            }],
-        };
+        let workload = endless::workload("probe", mixes, each as u32);
         let machine = Arc::clone(machine);
         let scheduler = SchedulerModel::default();
         let mut system = System::new(machine, Arc::new(workload), scheduler, 1);

@@ -61,6 +61,7 @@ pub struct RecordTraceArgs {
 Examples:
   perch trace app.trace
   perch trace app.trace --champsim app.champsimtrace.xz
+  perch trace app.trace --mix app.toml --check smt2-zen
   perch trace 600.perlbench.champsimtrace.xz --perch perlbench.trace")]
 pub struct TraceArgs {
     /// The trace: perch's or ChampSim's, compressed or not
@@ -72,6 +73,12 @@ pub struct TraceArgs {
     /// Also write it in perch's own format
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perch: Option<PathBuf>,
+    /// Also write a file of mixes that resemble its threads, from which workloads import them
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub mix: Option<PathBuf>,
+    /// With --mix: simulate each mix and its thread on this machine, each alone, and compare; may be repeated
+    #[arg(long, value_name = "MACHINE", requires = "mix")]
+    pub check: Vec<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -5,8 +5,21 @@ use crate::{
     render,
 };
 use anyhow::{Context, Result, bail};
-use perch_trace::{Limits, Summary, champsim, file};
+use perch_lab::derived::Found;
+use perch_trace::{Limits, Recording, Summary, champsim, file};
+use serde::Serialize;
 use std::{io::BufWriter, process::ExitCode, sync::Arc};
+
+mod mixes;
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mixes: Option<&'a [Found]>,
+}
 
 /// Shows what is in a recording.
 ///
@@ -34,16 +47,35 @@ pub fn trace(args: &TraceArgs) -> Result<ExitCode> {
         files.push(path.clone());
     }
     let summary = Summary::of(&recording);
+    let mixes = mixes_of(args, &recording)?;
+    files.extend(mixes.is_some().then(|| args.mix.clone()).flatten());
     if args.json {
-        super::print_json(&summary)?;
+        super::print_json(&Told {
+            summary: &summary,
+            mixes: mixes.as_deref(),
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = render::trace::summary(&summary);
     let memory = render::bytes(recording.memory() as u64);
     text += &format!("\n{memory} in memory\n");
+    if let Some(mixes) = &mixes {
+        text += &render::mixes::found(mixes);
+    }
     for file in files {
         text += &format!("written: {}\n", file.display());
     }
     super::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes mixes, and compares them with the recording, if that is wanted.
+fn mixes_of(args: &TraceArgs, recording: &Arc<Recording>) -> Result<Option<Vec<Found>>> {
+    let Some(path) = &args.mix else {
+        return Ok(None);
+    };
+    if same(path, &args.file) {
+        bail!("--mix {}: it is the file that is read", path.display());
+    }
+    mixes::write(recording, &args.file, path, &args.check).map(Some)
 }

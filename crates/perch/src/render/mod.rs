@@ -6,6 +6,7 @@ pub mod events;
 pub mod explain;
 pub mod irq;
 pub mod live;
+pub mod mixes;
 pub mod noise;
 pub mod outcome;
 pub mod page;

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{
     model::Op,
+    reuse_times::{Histogram, LastVisits},
     stream::{Instruction, RecordedStream},
     workload::Trace,
 };
-use rustc_hash::FxHashMap;
 
 /// Operations that are walked at most.
 const WALKED: usize = 4_000_000;
@@ -19,18 +19,12 @@ const WALKED: usize = 4_000_000;
 /// A sample consists of this many stretches.
 const STRETCHES: usize = 8;
 
-/// Classes of reuse times in each doubling.
-const CLASSES: f64 = 4.0;
-
 /// Visits of lines or pages.
 #[derive(Default)]
 struct Track {
     previous: Option<u64>,
-    visits: u64,
-    /// The visit at which each was visited last.
-    last: FxHashMap<u64, u64>,
-    /// How many visits have a reuse time of each class, and the sum of these times.
-    classes: Vec<(u64, u64)>,
+    last: LastVisits,
+    times: Histogram,
 }
 
 impl Track {
@@ -39,34 +33,26 @@ impl Track {
         if self.previous.replace(what) == Some(what) {
             return;
         }
-        self.visits += 1;
-        if let Some(before) = self.last.insert(what, self.visits) {
-            let after = self.visits - before;
-            let class = ((after as f64).log2() * CLASSES) as usize;
-            if self.classes.len() <= class {
-                self.classes.resize(class + 1, (0, 0));
-            }
-            self.classes[class].0 += 1;
-            self.classes[class].1 += after;
+        if let Some(after) = self.last.visit(what) {
+            self.times.add(after);
         }
     }
 
     /// How soon it comes back, and how many lines there are, if the walk was one of `parts` like it.
     fn reuse(&self, parts: f64) -> (Reuse, f64) {
-        let all = self.visits.max(1) as f64;
+        let all = self.last.visits().max(1) as f64;
         let mut points: Vec<Point> = self
-            .classes
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, sum)| Point {
-                after: *sum as f64 / *count as f64,
-                share: *count as f64 / all,
+            .times
+            .classes()
+            .map(|class| Point {
+                after: class.after,
+                share: class.count as f64 / all,
             })
             .collect();
         // What was visited once comes again when the recording does.
         points.push(Point {
             after: all * parts,
-            share: self.last.len().max(1) as f64 / all,
+            share: self.last.different().max(1) as f64 / all,
         });
         let reuse = Reuse::measured(points);
         let lines = reuse.distinct(f64::INFINITY);
@@ -98,7 +84,7 @@ pub(super) fn demand(trace: &Trace, thread: usize, line: f64, page: f64) -> Opti
         }
     }
     let parts = (recorded as f64 / walk as f64).max(1.0);
-    let each = |track: &Track| track.visits as f64 / walk as f64;
+    let each = |track: &Track| track.last.visits() as f64 / walk as f64;
     let (code_reuse, code_lines) = code.reuse(parts);
     let (data_reuse, data_lines) = data.reuse(parts);
     let (page_reuse, all_pages) = pages.reuse(parts);

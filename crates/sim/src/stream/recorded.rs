@@ -48,6 +48,8 @@ pub struct RecordedStream {
     registers: Box<[Producer; 256]>,
     /// Operations so far.
     count: u64,
+    /// How often the recording has ended.
+    passes: u64,
     /// Those of the current instruction, from `at` on.
     operations: Vec<Instruction>,
     at: usize,
@@ -77,6 +79,7 @@ impl RecordedStream {
             predictor: Predictor::default(),
             registers: Box::new([Producer::default(); 256]),
             count: 0,
+            passes: 0,
             operations: Vec::new(),
             at: 0,
             addresses: Vec::new(),
@@ -86,6 +89,11 @@ impl RecordedStream {
     /// Which of the recording's threads, from 0.
     pub fn thread(&self) -> usize {
         self.thread
+    }
+
+    /// How often the recording has ended.
+    pub fn passes(&self) -> u64 {
+        self.passes
     }
 
     /// The next operation.
@@ -105,6 +113,7 @@ impl RecordedStream {
         self.operations.clear();
         let Some(instruction) = self.cursor.next() else {
             self.cursor.rewind();
+            self.passes += 1;
             return;
         };
         let (id, taken) = (instruction.id, instruction.taken);
