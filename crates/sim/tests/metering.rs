@@ -3,9 +3,9 @@
 use crate::support::{compute, machine, mix, system, workload};
 use perch_core::{EventChoice, EventPlan, EventSet, Machine, Reading};
 use perch_sim::{
-    energy::{Energy, EnergyModel, KindEnergy},
+    energy::Energy,
     machine::SimMachine,
-    model::{MachineModel, Multithreading, Op, OperatingPoint},
+    model::{EnergyModel, KindEnergy, MachineModel, Multithreading, Op, OperatingPoint},
     system::System,
     units::SECOND,
     workload::Step,

@@ -41,7 +41,7 @@ enum Measure {
     Stream(Mix, f64, Threads),
     Gain(u64),
     Alone(Mix),
-    Pair([Mix; 2]),
+    Pair(Box<[Mix; 2]>),
 }
 
 /// Compares a machine with what was measured, of that what has `only` in its name. Reports to `done` how many values are
@@ -188,7 +188,7 @@ fn wanted(measurements: &Measurements) -> Result<Vec<Wanted>, String> {
     for one in &measurements.pairs {
         let [a, b] = &one.kernels;
         let mix = |name| kernel(name)?.mix(one.bytes);
-        let by = Measure::Pair([mix(a)?, mix(b)?]);
+        let by = Measure::Pair(Box::new([mix(a)?, mix(b)?]));
         let what = named("pair", &format!("{a} + {b}"), one.of.as_deref());
         add(
             what,
@@ -227,7 +227,7 @@ impl Measure {
             }
             Self::Gain(bytes) => probe.gain(*bytes),
             Self::Alone(mix) => probe.ipc(mix.clone()),
-            Self::Pair(mixes) => probe.pair(mixes.clone()),
+            Self::Pair(mixes) => probe.pair((**mixes).clone()),
         };
         simulated.map_err(|why| why.to_string())
     }

@@ -4,10 +4,7 @@ use super::{
     quantity::{ENERGY, POWER, Sort},
     table::{Checked, Item, Table},
 };
-use crate::{
-    energy::{EnergyModel, KindEnergy},
-    model::{CoreKind, MachineModel, Op},
-};
+use crate::model::{CoreKind, EnergyModel, KindEnergy, MachineModel, Op};
 
 /// Femtojoules of a nanojoule.
 const NANOJOULE: f64 = 1e6;

@@ -1,9 +1,9 @@
 //! Measures while a machine runs: who took what, by thread and by PU.
 
-use super::{Energy, EnergyModel};
+use super::Energy;
 use crate::{
     counters::Counters,
-    model::{MachineModel, OperatingPoint},
+    model::{CoreAt, EnergyModel, MachineModel, OperatingPoint},
     units::{Ps, SECOND},
 };
 
@@ -72,7 +72,7 @@ impl Meter {
         let model = machine.energy.clone()?;
         let places = machine.places();
         let cores = machine.cores.iter();
-        let of_pus = |of: fn(&crate::model::CoreAt) -> u32| -> Vec<u32> {
+        let of_pus = |of: fn(&CoreAt) -> u32| -> Vec<u32> {
             let cores = places.iter().map(|(core, _)| &machine.cores[*core]);
             cores.map(of).collect()
         };
@@ -97,7 +97,7 @@ impl Meter {
             idle: 0.0,
             since: 0,
         };
-        let meter = |core: &crate::model::CoreAt| CoreMeter {
+        let meter = |core: &CoreAt| CoreMeter {
             present: 0,
             since: 0,
             voltage: model.kinds[core.kind].voltage_at(machine.kind(core).highest_clock()),

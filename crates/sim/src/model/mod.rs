@@ -1,6 +1,7 @@
 //! What a simulated machine is made of: plain data, read from `machines/*.toml`.
 
 mod core;
+mod energy;
 mod os;
 mod pace;
 
@@ -8,6 +9,8 @@ pub use self::core::{
     CoreKind, KindTlb, Latency, Multithreading, Op, OperatingPoint, Partition, QUEUES, Queue,
     QueueSharing, UnitPool, Until,
 };
+pub(crate) use self::energy::LEVELS;
+pub use self::energy::{EnergyModel, KindEnergy};
 pub use self::pace::Pace;
 pub(crate) use self::{
     core::{Parts, cycle_of},
@@ -15,10 +18,7 @@ pub(crate) use self::{
 };
 pub use os::{CostModel, IrqModel, OsModel};
 
-use crate::{
-    energy::EnergyModel,
-    units::{NANOSECOND, Ps},
-};
+use crate::units::{NANOSECOND, Ps};
 use serde::{Deserialize, Serialize};
 
 /// The scheduler of the operating system.
