@@ -553,7 +553,7 @@ fn servers_devices_and_energy_are_told() {
     let machine = file("m.toml", &format!("{page}\n{energy}"));
     let workload = file(
         "w.toml",
-        "about = \"a server\"\n[mixes.m]\nshares = { alu = 1 }\n[devices.disk]\nlatency = \"10 us\"\n\
+        "about = \"a server\"\n[mixes.m]\nshares = { alu = 0.9, load = 0.1 }\n[devices.disk]\nlatency = \"10 us\"\n\
          [[programs]]\nname = \"server\"\narrivals = { rate = \"20k / s\", count = 40 }\n\
          [[programs.threads]]\nname = \"worker\"\nserves = true\n\
          steps = [{ compute = \"m\", instructions = \"10k\" }, { io = \"disk\" }]\n",
