@@ -26,6 +26,8 @@ pub struct Slot {
     pub program: usize,
     /// Its kind: an index of the program's threads.
     pub thread: usize,
+    /// The PUs to which it is pinned; none if it may be on any.
+    pub pus: Vec<u32>,
 }
 
 /// The threads of a workload all of whose programs start at once, in the order in which they start.
@@ -66,6 +68,7 @@ pub fn slots(workload: &WorkloadModel) -> Vec<Slot> {
                         class: of,
                         program,
                         thread: number,
+                        pus: thread.pus.clone(),
                     });
                 }
             }
@@ -155,10 +158,19 @@ pub fn spread(machine: &MachineModel, threads: usize, random: &mut Random) -> Pl
     placed
 }
 
-/// All placements that differ, each thread on a PU of its own; `None` if there are more than `most` or more threads
-/// than PUs.
+/// Moves pinned threads to PUs to which they are pinned, at random.
+pub fn respect_pins(placement: &mut Placement, slots: &[Slot], random: &mut Random) {
+    for (pu, slot) in placement.iter_mut().zip(slots) {
+        if !slot.pus.is_empty() && !slot.pus.contains(pu) {
+            *pu = slot.pus[random.below(slot.pus.len() as u64) as usize];
+        }
+    }
+}
+
+/// All placements that differ, each thread on a PU of its own; `None` if there are more than `most`, more threads than
+/// PUs, or threads that are pinned, for which PUs that are alike differ.
 pub fn every(machine: &MachineModel, slots: &[Slot], most: usize) -> Option<Vec<Placement>> {
-    if slots.len() > machine.pus() {
+    if slots.len() > machine.pus() || slots.iter().any(|slot| !slot.pus.is_empty()) {
         return None;
     }
     let mut classes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();

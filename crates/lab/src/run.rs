@@ -8,7 +8,8 @@ use crate::{
     experiment::{Experiment, LeftOut, Place, Run, Shape},
     judge,
     measure::{self, Point, Simulated},
-    parallel, placement,
+    parallel,
+    placement::{self, Placement, Slot},
     results::{Measured, Picture, Results},
     simulate::{Job, Placer, Sample, simulate},
     variation,
@@ -246,11 +247,11 @@ impl Plan {
                 }
             }
             Place::Random(draws) => {
-                let threads = placement::slots(workload).len();
+                let slots = placement::slots(workload);
                 for seed in seeds {
                     let mut random = Random::new(*seed);
                     for _ in 0..*draws {
-                        let placement = placement::random(run.machine.pus(), threads, &mut random);
+                        let placement = drawn(run, &slots, &mut random);
                         self.push(run, at, Placer::Fixed(placement), *seed);
                     }
                 }
@@ -276,13 +277,12 @@ impl Plan {
         let exhaustive = placements.is_some();
         let placements = placements.unwrap_or_else(|| {
             let mut random = Random::new(seed);
-            let draw = |_| placement::random(run.machine.pus(), slots.len(), &mut random);
-            (0..most).map(draw).collect()
+            (0..most).map(|_| drawn(run, &slots, &mut random)).collect()
         });
         let (how, count) = match exhaustive {
             true => ("all placements that differ were tried", placements.len()),
             false => (
-                "too many placements to try all; as many were drawn by chance",
+                "not all placements were tried, but as many drawn at random",
                 most,
             ),
         };
@@ -328,6 +328,13 @@ impl Plan {
         }
         (first..self.jobs.len(), classes)
     }
+}
+
+/// A random placement of a workload's threads; pinned ones stay where they are pinned.
+fn drawn(run: &Run, slots: &[Slot], random: &mut Random) -> Placement {
+    let mut drawn = placement::random(run.machine.pus(), slots.len(), random);
+    placement::respect_pins(&mut drawn, slots, random);
+    drawn
 }
 
 fn results(

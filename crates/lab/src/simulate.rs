@@ -199,11 +199,19 @@ pub(crate) const FIRST_MOMENT: Ps = 1;
 /// placement.
 ///
 /// # Errors
-/// A deadlock.
+/// A deadlock; a thread that is pinned to other PUs.
 pub(crate) fn begin_at(system: &mut System, placement: &[u32]) -> Result<(), SimError> {
     system.run(FIRST_MOMENT)?;
     let threads: Vec<usize> = system.program_threads().map(|(thread, _)| thread).collect();
     for (thread, pu) in threads.into_iter().zip(placement) {
+        let its = &system.threads()[thread];
+        if !its.mask.contains(*pu) {
+            return Err(SimError::PinnedElsewhere {
+                thread: its.identity.name.clone(),
+                pus: its.mask.to_string(),
+                pu: *pu,
+            });
+        }
         system.set_mask(thread, PuSet::single(*pu));
     }
     Ok(())

@@ -247,3 +247,29 @@ fn an_unknown_experiment_is_told_with_a_suggestion() {
         "{error}"
     );
 }
+
+/// A placement cannot put a thread where its workload does not allow it.
+#[test]
+fn a_placement_against_pins_is_refused() {
+    let text = GOOD.replacen(
+        "workload = \"cmt-cpu-bound\"\npus",
+        "workload = \"./w.toml\"\npus",
+        1,
+    );
+    let sibling = |_: &str| {
+        Ok(
+            "about = \"pinned\"\n[mixes.m]\nshares = { alu = 1 }\n[[programs]]\nname = \"p\"\n\
+            [[programs.threads]]\nname = \"t\"\ncount = 4\npus = [0, 1]\n\
+            steps = [{ compute = \"m\", instructions = \"forever\" }]\n"
+                .to_owned(),
+        )
+    };
+    let read = |text: &str| parse("test", text, Path::new("test.toml"), &sibling);
+    let error = read(&text).unwrap_err().to_string();
+    assert!(
+        error.contains("PU 2 for `t`, which its file pins to others"),
+        "{error}"
+    );
+    assert!(error.contains("its `pus` are [0, 1]"), "{error}");
+    assert!(read(&text.replace("[0, 1, 2, 3]", "[0, 1, 1, 0]")).is_ok());
+}

@@ -1,6 +1,8 @@
 //! Placements that differ are all found, each once.
 
-use perch_lab::placement::{Placement, Slot, every, random, shuffled, slots as slots_of};
+use perch_lab::placement::{
+    Placement, Slot, every, random, respect_pins, shuffled, slots as slots_of,
+};
 use perch_sim::{
     config::{find_machine, find_workload},
     model::MachineModel,
@@ -47,6 +49,7 @@ fn slots(classes: &[usize]) -> Vec<Slot> {
         class: *class,
         program: 0,
         thread: *class,
+        pus: Vec::new(),
     };
     classes.iter().map(slot).collect()
 }
@@ -206,4 +209,26 @@ fn copies_that_serve_requests_are_told_together() {
     let after = shuffled(&workload, &mut Random::new(1));
     assert_eq!(served(&after), before);
     assert_eq!(slots_of(&after).len(), slots_of(&workload).len());
+}
+
+/// Pinned threads stay where they are pinned, and the others where they were drawn.
+#[test]
+fn drawn_placements_respect_pins() {
+    let machine = find_machine("cmt-4x4").unwrap();
+    let mut slots = slots(&[0, 0, 1, 1]);
+    assert!(every(&machine, &slots, 1_000).is_some());
+    slots[1].pus = vec![3, 7];
+    slots[2].pus = vec![0];
+    assert!(every(&machine, &slots, 1_000).is_none());
+    let mut chance = Random::new(1);
+    let mut seen = BTreeSet::new();
+    for _ in 0..100 {
+        let before = random(machine.pus(), slots.len(), &mut chance);
+        let mut placed = before.clone();
+        respect_pins(&mut placed, &slots, &mut chance);
+        assert_eq!((placed[0], placed[3]), (before[0], before[3]));
+        assert_eq!(placed[2], 0);
+        seen.insert(placed[1]);
+    }
+    assert_eq!(seen, BTreeSet::from([3, 7]));
 }

@@ -161,7 +161,8 @@ impl Checker<'_> {
         machine: &MachineModel,
         workload: &WorkloadModel,
     ) -> Checked<Place> {
-        let threads = placement::slots(workload).len();
+        let slots = placement::slots(workload);
+        let threads = slots.len();
         let list = pus.get_ref();
         if list.len() != threads {
             let plural = if list.len() == 1 { "" } else { "s" };
@@ -171,6 +172,13 @@ impl Checker<'_> {
         if let Some(pu) = list.iter().find(|pu| **pu as usize >= machine.pus()) {
             let message = format!("no PU {pu}: the machine has {}", machine.pus());
             return Err(self.wrong(pus.span(), message, None));
+        }
+        let elsewhere =
+            |(pu, slot): &(&u32, &placement::Slot)| !slot.pus.is_empty() && !slot.pus.contains(pu);
+        if let Some((pu, slot)) = list.iter().zip(&slots).find(elsewhere) {
+            let message = format!("PU {pu} for `{}`, which its file pins to others", slot.kind);
+            let hint = format!("its `pus` are {:?}", slot.pus);
+            return Err(self.wrong(pus.span(), message, Some(hint)));
         }
         Ok(Place::Listed(list.clone()))
     }

@@ -117,9 +117,13 @@ impl Candidates {
         }
         let mut random = Random::new(scene.seed);
         let machine = &scene.machine;
-        let draw = |number: usize| match number % 2 {
-            0 => placement::spread(machine, slots.len(), &mut random),
-            _ => placement::random(machine.pus(), slots.len(), &mut random),
+        let draw = |number: usize| {
+            let mut drawn = match number % 2 {
+                0 => placement::spread(machine, slots.len(), &mut random),
+                _ => placement::random(machine.pus(), slots.len(), &mut random),
+            };
+            placement::respect_pins(&mut drawn, &slots, &mut random);
+            drawn
         };
         Ok(Self {
             placements: (0..most).map(draw).collect(),

@@ -52,6 +52,18 @@ pub enum SimError {
         /// How many PUs there are.
         pus: usize,
     },
+    /// A placement puts a thread where it is not pinned.
+    #[error(
+        "`{thread}` is pinned to PUs {pus} and cannot be placed on PU {pu}: leave out its `pus`, or place it there"
+    )]
+    PinnedElsewhere {
+        /// The thread.
+        thread: String,
+        /// Its PUs.
+        pus: String,
+        /// Where it was to be placed.
+        pu: u32,
+    },
     /// Threads are started without an end.
     #[error("too many threads at {at}: {why}")]
     Threads {
