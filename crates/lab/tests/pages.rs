@@ -4,9 +4,13 @@ use perch_lab::{
     Tally, fingerprint, kept, load, names,
     results::{Row, Value},
     run,
-    validate::Measurements,
+    validate::{self, Measurements},
 };
-use std::path::{Path, PathBuf};
+use perch_sim::config;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
@@ -74,6 +78,35 @@ fn kept_results_are_what_comes_out() {
                 "docs/results/{name}.json is stale: {fresh:?} is no longer {kept:?}"
             );
         }
+    }
+}
+
+/// The values that are cheap to simulate: of instructions, of loops, and of the first two levels.
+#[test]
+fn kept_validations_are_what_comes_out() {
+    let kept = kept::validation(&docs().join("results")).unwrap_or_else(|why| panic!("{why}"));
+    let machines: Vec<&str> = kept.machines.iter().map(|one| &*one.machine).collect();
+    assert_eq!(machines, Measurements::machines());
+    for one in &kept.machines {
+        let machine = Arc::new(config::find_machine(&one.machine).unwrap());
+        let measurements = Measurements::of(&one.machine).unwrap();
+        let mut found = 0;
+        for only in ["dependent", "alone", "level 1", "level 2"] {
+            for fresh in validate::validate(&machine, &measurements, only, |_, _| ()).unwrap() {
+                found += 1;
+                let same = |kept: &validate::Row| {
+                    let off = kept.simulated - fresh.simulated;
+                    off.abs() <= 1e-9 * fresh.simulated
+                        && (kept.cells(), &kept.source) == (fresh.cells(), &fresh.source)
+                };
+                assert!(
+                    one.rows.iter().any(same),
+                    "{}: docs/results/validation.json lacks {fresh:?}: `make validation`",
+                    one.machine
+                );
+            }
+        }
+        assert!(found > 4, "{}: {found} values", one.machine);
     }
 }
 
