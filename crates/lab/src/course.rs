@@ -3,7 +3,7 @@
 use crate::{
     experiment::{Measure, Only, Quantity, Run},
     measure::{Point, chosen},
-    simulate::{Sample, ThreadStats},
+    sample::{Sample, ThreadStats},
 };
 use perch_sim::workload::{Step, ThreadModel, WorkloadModel};
 use serde::Serialize;

@@ -31,6 +31,7 @@ pub mod published;
 pub mod random;
 pub mod results;
 pub mod run;
+pub mod sample;
 pub mod sampled;
 pub mod scene;
 pub mod session;

@@ -4,7 +4,7 @@ use crate::{
     course,
     experiment::{Chosen, Experiment, Measure, Place, Quantity, Run, Take},
     placement,
-    simulate::{Sample, ThreadStats},
+    sample::{Sample, ThreadStats},
 };
 use perch_policy::cpi::{Running, SoloCpi};
 use perch_sim::{model::MachineModel, workload::WorkloadModel};

@@ -11,7 +11,8 @@ use crate::{
     parallel,
     placement::{self, Placement, Slot},
     results::{Measured, Picture, Results},
-    simulate::{Job, Placer, Sample, simulate},
+    sample::Sample,
+    simulate::{Job, Placer, simulate},
     variation,
 };
 use perch_sim::{

@@ -4,6 +4,7 @@ use crate::{
     course::Mark,
     experiment::{Span, Times},
     placement::Placement,
+    sample::{Sample, ThreadStats},
     session::{Decider, SimSession},
     settled::settle,
 };
@@ -13,14 +14,12 @@ use perch_policy::{Inputs, registry};
 use perch_sim::{
     counters::Counters,
     detail::Detail,
-    energy::EnergyStats,
     model::{MachineModel, Op},
     os::{SchedulerModel, Served},
     system::{SimError, System},
     units::{Ps, SECOND},
     workload::{ThreadModel, WorkloadModel},
 };
-use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Who places the threads.
@@ -63,90 +62,6 @@ pub struct Job {
     /// Whether caches are as they are after long; not under a policy. The cycle level fills them, and then runs until they
     /// have settled, or for [`SETTLE`].
     pub warm: bool,
-}
-
-/// What one thread did while it was counted.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct ThreadStats {
-    /// The name of its kind.
-    pub name: String,
-    /// The name of its program.
-    #[serde(skip)]
-    pub program: String,
-    /// The PU where it was last.
-    pub pu: u32,
-    /// Instructions.
-    pub instructions: u64,
-    /// Instructions before it was counted.
-    #[serde(skip)]
-    pub before: u64,
-    /// Cycles on a PU.
-    pub cycles: u64,
-    /// Seconds of the operating system in which it was on a PU or waited for one.
-    #[serde(skip)]
-    pub wanted: f64,
-    /// Loads and stores.
-    pub accesses: u64,
-    /// Those of them that missed L1.
-    pub l1_misses: u64,
-    /// Times that it went on on another PU.
-    pub migrations: u64,
-    /// Floating-point and SIMD instructions.
-    pub fp_instructions: u64,
-    /// Cycles with nothing in the floating-point units of its core; not counted under a policy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fp_empty_cycles: Option<u64>,
-    /// Loads, stores and fetches that missed level 2.
-    pub l2_misses: u64,
-    /// How far it was, moment by moment; only if the job asks for it, and under a policy.
-    #[serde(skip)]
-    pub marks: Vec<Mark>,
-}
-
-impl ThreadStats {
-    /// Whether both are of one kind of threads.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        (&self.program, &self.name) == (&other.program, &other.name)
-    }
-}
-
-/// What came of a simulation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Sample {
-    /// Cycles of the machine's first kind of core for which it was counted.
-    pub cycles: f64,
-    /// What each thread did.
-    pub threads: Vec<ThreadStats>,
-    /// Why a policy moved a thread, each time.
-    #[serde(skip)]
-    pub moves: Vec<String>,
-    /// Seconds of the operating system for which it was counted.
-    pub seconds: f64,
-    /// Seconds from arrival to reply of each request that was replied to meanwhile.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub responses: Vec<f64>,
-    /// What the machine took meanwhile, if its energy is modelled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub energy: Option<EnergyStats>,
-}
-
-impl Sample {
-    /// Instructions of all threads / cycle of the machine.
-    pub fn throughput(&self) -> f64 {
-        let instructions: u64 = self.threads.iter().map(|thread| thread.instructions).sum();
-        instructions as f64 / self.cycles
-    }
-
-    /// The PU where each thread was last, in the order in which they started.
-    pub fn placement(&self) -> Placement {
-        self.threads.iter().map(|thread| thread.pu).collect()
-    }
-
-    /// Times a second that a thread went on on another PU.
-    pub fn moves(&self) -> f64 {
-        let moves: u64 = self.threads.iter().map(|thread| thread.migrations).sum();
-        moves as f64 / self.seconds.max(1e-9)
-    }
 }
 
 /// Simulates. The same job always has the same result.

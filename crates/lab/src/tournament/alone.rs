@@ -2,7 +2,8 @@
 
 use crate::{
     experiment::{Span, Times},
-    simulate::{Job, Placer, ThreadStats, simulate},
+    sample::ThreadStats,
+    simulate::{Job, Placer, simulate},
 };
 use perch_sim::workload::Step;
 use std::{collections::HashMap, sync::Arc};

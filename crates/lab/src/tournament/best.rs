@@ -4,7 +4,8 @@ use super::{alone::Alone, draw, score::speedup};
 use crate::{
     experiment::{Span, Times},
     placement::{self, Placement},
-    simulate::{Job, Placer, Sample, simulate},
+    sample::Sample,
+    simulate::{Job, Placer, simulate},
 };
 use perch_sim::stream::Random;
 use std::{collections::HashMap, time::Duration};

@@ -23,7 +23,8 @@ use crate::{
     experiment::{Span, Times},
     parallel::{each, host_threads},
     placement::Placement,
-    simulate::{Job, Placer, Sample, simulate, simulate_seen},
+    sample::Sample,
+    simulate::{Job, Placer, simulate, simulate_seen},
 };
 use alone::Alone;
 use perch_policy::Inputs;

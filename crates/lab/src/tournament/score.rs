@@ -1,7 +1,7 @@
 //! What came of a tournament: per workload, per policy, and what the cycle level says of it.
 
 use super::{Rules, alone::Alone};
-use crate::{placement::Placement, simulate::Sample};
+use crate::{placement::Placement, sample::Sample};
 use serde::Serialize;
 
 /// Speedups that differ by less than this part are a draw.
@@ -245,7 +245,7 @@ fn standing(name: &str, machine: &str, lines: &[Line]) -> Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::ThreadStats;
+    use crate::sample::ThreadStats;
 
     fn sample(instructions: &[u64]) -> Sample {
         let thread = |done: &u64| ThreadStats {
