@@ -546,9 +546,11 @@ fn servers_devices_and_energy_are_told() {
     };
     let (page, energy) = {
         let page = include_str!("../../../docs/machines.md");
-        let mut examples = page.split("```toml\n").skip(1);
-        let mut next = || examples.next().unwrap().split_once("```").unwrap().0;
-        (next(), next())
+        let examples = page.split("```toml\n").skip(1);
+        let mut examples = examples.map(|rest| rest.split_once("```").unwrap().0);
+        let first = examples.next().unwrap();
+        let energy = examples.find(|text| text.contains("[energy]"));
+        (first, energy.unwrap())
     };
     let machine = file("m.toml", &format!("{page}\n{energy}"));
     let workload = file(

@@ -16,6 +16,7 @@ pub const WRITTEN: &[&str] = &[
     "champsim",
     "html",
     "log",
+    "mix",
     "output",
     "perch",
     "pins",
