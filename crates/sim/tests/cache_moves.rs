@@ -8,14 +8,19 @@ use perch_sim::{
     model::{MachineModel, Multithreading, Op},
     os::SchedulerModel,
     system::System,
+    workload::{Depends, Mix},
 };
 use std::{path::Path, sync::Arc};
 
 /// Instructions of threads on these PUs in 0.4 s, after as long a time in which caches fill.
 fn run(fidelity: Fidelity, machine: &MachineModel, bytes: u64, pus: &[u32]) -> Vec<f64> {
     let shares = [(Op::Alu, 0.5), (Op::Load, 0.4), (Op::Store, 0.1)];
+    run_mix(fidelity, machine, mix("loads", &shares, bytes), pus)
+}
+
+fn run_mix(fidelity: Fidelity, machine: &MachineModel, mix: Mix, pus: &[u32]) -> Vec<f64> {
     let steps = vec![vec![compute(0, u64::MAX)]; pus.len()];
-    let workload = Arc::new(workload(vec![mix("loads", &shares, bytes)], steps));
+    let workload = Arc::new(workload(vec![mix], steps));
     let machine = Arc::new(machine.clone());
     let detail = Detail::new(fidelity, &machine, &workload);
     let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
@@ -92,6 +97,35 @@ fn siblings_queue_at_the_port_of_their_second_level_at_both_levels() {
     assert!(narrow < 0.85 * wide, "{narrow} {wide}");
     // The port moves a line in 8 ns: 50,000 lines in 0.4 ms of the machine.
     assert!(narrow * 0.4 < 50_000.0 * 1.05, "{narrow}");
+}
+
+/// A thread that hides all of its misses is as fast as the port moves lines, and the queue there has an end.
+#[test]
+fn a_port_bounds_threads_that_hide_their_misses() {
+    let mut machine = ported(8_000);
+    let kind = &mut machine.kinds[0];
+    (kind.in_order, kind.window, kind.misses, kind.width) = (false, 64, 16, 4);
+    kind.units[0].count = 4;
+    let mix = Mix {
+        depends: Depends::Always(0),
+        ..mix("loads", &[(Op::Alu, 0.6), (Op::Load, 0.4)], 256 << 10)
+    };
+    for pus in [&[0][..], &[0, 1]] {
+        let sum = |fidelity| {
+            run_mix(fidelity, &machine, mix.clone(), pus)
+                .iter()
+                .sum::<f64>()
+        };
+        let (exact, ours) = (sum(Fidelity::Cycle), sum(Fidelity::Interval));
+        // The interval level takes arrivals as independent of each other, so that some wait that need not.
+        assert!(
+            (ours / exact - 1.0).abs() < 0.2,
+            "{ours}, {exact} at the cycle level"
+        );
+        // All but one in 32 accesses miss the first level.
+        let lines = exact * 0.4 * 31.0 / 32.0;
+        assert!((lines / 50_000.0 - 1.0).abs() < 0.1, "{lines}");
+    }
 }
 
 #[test]

@@ -17,12 +17,25 @@ const LEAP: f64 = 4.0;
 const GUESS: f64 = 0.9;
 
 /// How long a thread's transfers wait, in picoseconds.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Wait {
     /// For the channel of its memory: the mean over all that it uses.
     pub memory: f64,
     /// For the ports of caches, if it uses any whose bandwidth is limited.
     ports: Vec<(usize, f64)>,
+    /// The part of its speed for which the ports that it uses have bandwidth, 1 at most: threads that hide their misses are
+    /// not slowed by waiting for them.
+    pub most: f64,
+}
+
+impl Default for Wait {
+    fn default() -> Self {
+        Self {
+            memory: 0.0,
+            ports: Vec::new(),
+            most: 1.0,
+        }
+    }
 }
 
 impl Wait {
@@ -70,6 +83,18 @@ pub(super) fn waits(
     for (server, used) in used.iter().flatten() {
         total[*server] += used;
     }
+    // As many lines wait for a port as the threads that use it have under way, at most.
+    let mut longest = vec![0.0; services.len()];
+    for (who, uses) in running.iter().zip(&used) {
+        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
+        let under_way = match kind.misses {
+            0 => kind.window,
+            most => most,
+        };
+        for (server, _) in uses {
+            longest[*server] += f64::from(under_way);
+        }
+    }
     let wait = |at: usize, (server, used): (usize, f64), queues: &[f64]| {
         let who = &running[at];
         let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
@@ -99,12 +124,15 @@ pub(super) fn waits(
             .iter_mut()
             .zip(found)
             .zip(total.iter().zip(&services));
-        for ((queue, found), (used, service)) in servers {
+        for (server, ((queue, found), (used, service))) in servers.enumerate() {
             if *queue > 0.0 && *used > 0.0 {
                 // Never more than all of the channel.
                 let factor = (found / *queue).max(*used).powf(FOLLOW);
                 let factor = factor.clamp(1.0 / LEAP, LEAP);
                 *queue *= factor;
+                if server >= layout.nodes {
+                    *queue = queue.min(longest[server] * service);
+                }
                 // A change too small to notice does not count.
                 moved = moved.max(factor.ln().abs() * *queue / (*queue + service));
             }
@@ -128,6 +156,9 @@ pub(super) fn waits(
         Wait {
             memory: memory(at, nodes),
             ports: ports.iter().map(port).collect(),
+            most: ports.iter().fold(1.0, |most, (server, _)| {
+                f64::min(most, 1.0 / total[*server])
+            }),
         }
     };
     (used.iter().enumerate().map(of_thread).collect(), moved)

@@ -393,7 +393,11 @@ fn iterate(
                 result[first + step].fp_busy = fp_busy;
                 result[first + step].in_queues = core.in_queues[step];
                 slower[first + step] = 1.0 / (speed * own[step]);
-                let speed = speed / cycle;
+                let most = waits[first + step].most;
+                let speed = match most < 1.0 {
+                    true => (speed / cycle).min(speeds[first + step] * most),
+                    false => speed / cycle,
+                };
                 formula[first + step] = speed;
                 if held {
                     continue;
