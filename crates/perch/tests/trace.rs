@@ -194,5 +194,5 @@ fn a_mix_that_is_derived_from_a_recording_resembles_it() {
         folder.path(),
         &["trace", "gzip.trace", "--mix", "gzip.trace"],
     );
-    assert!(error(&wrong, 125).contains("it is the file that is read"));
+    assert!(error(&wrong, 125).contains("that is what is read (FILE); give another file"));
 }

@@ -74,8 +74,5 @@ fn mixes_of(args: &TraceArgs, recording: &Arc<Recording>) -> Result<Option<Vec<F
     let Some(path) = &args.mix else {
         return Ok(None);
     };
-    if same(path, &args.file) {
-        bail!("--mix {}: it is the file that is read", path.display());
-    }
     mixes::write(recording, &args.file, path, &args.check).map(Some)
 }
