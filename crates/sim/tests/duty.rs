@@ -54,7 +54,7 @@ fn done(system: &mut System, time: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Instructions of a thread alone in some time.
+/// Instructions of one thread that has the machine to itself.
 fn instructions(fidelity: Fidelity, machine: &MachineModel, mix: &Mix) -> f64 {
     let mut system = system(fidelity, machine.clone(), std::slice::from_ref(mix));
     done(&mut system, 600 * MICROSECOND)[0].0 as f64
@@ -68,7 +68,7 @@ fn slowed(full: &MachineModel, duty: f64, stop: u64) -> MachineModel {
     slowed
 }
 
-/// What a duty cycle leaves of the instructions of a thread alone.
+/// The part of those instructions that a duty cycle leaves.
 fn left(fidelity: Fidelity, full: &MachineModel, duty: f64, stop: u64, mix: &Mix) -> f64 {
     let slowed = slowed(full, duty, stop);
     instructions(fidelity, &slowed, mix) / instructions(fidelity, full, mix)

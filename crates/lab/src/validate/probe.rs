@@ -133,7 +133,7 @@ impl<'a> Probe<'a> {
         self.stream(reading(bytes), WORD as f64, threads)
     }
 
-    /// Bytes a second of threads with this mix, whose instructions move so many bytes each in the mean.
+    /// Bytes per second that threads with this mix move, from the mean number of bytes per instruction.
     ///
     /// # Errors
     /// See [`Unfinished`].

@@ -9,7 +9,7 @@ use crate::{
     units::{Ps, SECOND},
 };
 
-/// A latency in cycles is at most so many, as those of a pipeline are.
+/// The most cycles that a latency may have.
 const MOST_CYCLES: u64 = 65_535;
 
 /// And so long in any clock: beyond, sums of times could overflow.

@@ -7,7 +7,7 @@ use perch_sim::{
     model::{KindTlb, MachineModel, Multithreading, Op, Partition, TlbModel},
 };
 
-/// A core of two halves: whoever is alone in one is faster, at both levels, and by about as much.
+/// A core of two halves: a thread that has a half to itself is faster, at both levels, and by about as much.
 #[test]
 fn parts_of_a_core_are_the_same_at_both_levels() {
     let mut machine = machine(1, 4, Multithreading::Simultaneous);
