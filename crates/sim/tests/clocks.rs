@@ -1,6 +1,6 @@
 //! Cores whose clock changes while the machine runs.
 
-use crate::support::{ALU, compute, machine, mix, workload};
+use crate::support::{ALU, compute, done, machine, mix, workload};
 use perch_core::{
     Affinity, Machine, Outcome, Setting, SettingChange, SettingChoices, SettingValue, Settings,
 };
@@ -36,21 +36,6 @@ fn system(fidelity: Fidelity, threads: &[(&[(Op, f64)], u64)]) -> System {
 fn set_clock(system: &mut System, core: usize, clock: u64) {
     let throttling = 0;
     system.set_point(core, OperatingPoint { clock, throttling });
-}
-
-/// What each thread executes and how many cycles its core counts, in this time.
-fn done(system: &mut System, time: u64) -> Vec<(u64, u64)> {
-    let of = |system: &System| -> Vec<(u64, u64)> {
-        let threads = system.threads().iter();
-        threads
-            .map(|thread| (thread.counters.instructions(), thread.cycles))
-            .collect()
-    };
-    let before = of(system);
-    system.run(system.now() + time).unwrap();
-    let both = of(system).into_iter().zip(before);
-    both.map(|(now, before)| (now.0 - before.0, now.1 - before.1))
-        .collect()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Cores whose clock stops from time to time.
 
-use crate::support::{ALU, compute, machine, mix, workload};
+use crate::support::{ALU, compute, done, machine, mix, workload};
 use perch_core::{
     Affinity, Machine, Outcome, Setting, SettingChange, SettingChoices, SettingValue,
 };
@@ -37,21 +37,6 @@ fn system(fidelity: Fidelity, machine: MachineModel, mixes: &[Mix]) -> System {
     system.warm();
     system.run(100 * MICROSECOND).unwrap();
     system
-}
-
-/// Instructions and cycles of each thread in this time.
-fn done(system: &mut System, time: u64) -> Vec<(u64, u64)> {
-    let of = |system: &System| -> Vec<(u64, u64)> {
-        let threads = system.threads().iter();
-        threads
-            .map(|thread| (thread.counters.instructions(), thread.cycles))
-            .collect()
-    };
-    let before = of(system);
-    system.run(system.now() + time).unwrap();
-    let both = of(system).into_iter().zip(before);
-    both.map(|(now, before)| (now.0 - before.0, now.1 - before.1))
-        .collect()
 }
 
 /// Instructions of one thread that has the machine to itself.

@@ -1,7 +1,7 @@
 //! Energy and cache occupancy, against what adds up.
 
-use crate::support::{compute, machine, mix, system, workload};
-use perch_core::{EventChoice, EventPlan, EventSet, Machine, Reading};
+use crate::support::{compute, machine, mix, plan, system, workload};
+use perch_core::{Machine, Reading};
 use perch_sim::{
     energy::Energy,
     machine::SimMachine,
@@ -312,18 +312,6 @@ fn parts_of_energy_are_counters_of_a_period() {
     }
     let stats = machine.system().energy().unwrap();
     assert!((all - stats.joules * 1e9).abs() < 100.0, "{all} {stats:?}");
-}
-
-fn plan(events: &[&str]) -> EventPlan {
-    let event = |name: &&str| EventChoice {
-        alias: (*name).into(),
-        spellings: vec![format!("sim::{name}")],
-        pmu: None,
-    };
-    EventPlan {
-        limits: None,
-        sets: vec![EventSet::new("all", events.iter().map(event).collect())],
-    }
 }
 
 #[test]

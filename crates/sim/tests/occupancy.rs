@@ -1,7 +1,7 @@
 //! How full queues are, as counters.
 
-use crate::support::{compute, mix, workload};
-use perch_core::{EventChoice, EventPlan, EventSet, Machine};
+use crate::support::{compute, mix, plan, workload};
+use perch_core::Machine;
 use perch_sim::{
     config::{find_machine, machine_from_text},
     detail::{Detail, Fidelity},
@@ -19,18 +19,6 @@ const EVENTS: [&str; 4] = [
     "QUEUE_ENTRY_CYCLES",
     "QUEUE_ENTRY_CYCLES.fp-scheduler",
 ];
-
-fn plan(events: &[&str]) -> EventPlan {
-    let event = |name: &&str| EventChoice {
-        alias: (*name).into(),
-        spellings: vec![format!("sim::{name}")],
-        pmu: None,
-    };
-    EventPlan {
-        limits: None,
-        sets: vec![EventSet::new("all", events.iter().map(event).collect())],
-    }
-}
 
 fn simulated(fidelity: Fidelity, machine: MachineModel, workload: WorkloadModel) -> SimMachine {
     let (machine, workload) = (Arc::new(machine), Arc::new(workload));

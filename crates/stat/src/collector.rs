@@ -223,20 +223,10 @@ impl Collector {
             let key = (about.entity.clone(), set);
             let (row, time) = groups.entry(key).or_insert_with(|| {
                 let row = Row {
-                    at,
-                    interval: 0,
-                    entity: about.entity,
-                    name: Arc::clone(about.name),
                     pid: about.pid,
                     event: about.event,
                     set,
-                    round: 0,
-                    phase: 0,
-                    new_phase: false,
-                    broken: None,
-                    amounts: Amounts::default(),
-                    readings: Readings::default(),
-                    metrics: RowMetrics::default(),
+                    ..Row::of_totals(at, 0, about.entity, Arc::clone(about.name))
                 };
                 (row, Time::default())
             });

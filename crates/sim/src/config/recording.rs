@@ -14,15 +14,22 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 /// Recordings that are read already.
 pub(super) type Recordings = HashMap<PathBuf, Trace>;
 
-/// What a mix has besides, none of which a recording can have.
-const OTHERS: [&str; 6] = [
+/// The keys of a mix: those that describe its instructions, of a recording, and of a mix in another file.
+pub(super) const MIX: [&str; 10] = [
     "shares",
     "depends",
     "extra",
     "mispredicted",
     "code",
     "working-sets",
+    "trace",
+    "thread",
+    "from",
+    "mix",
 ];
+
+/// Those that describe instructions, none of which a recording can have.
+const OTHERS: &[&str] = MIX.split_at(6).0;
 
 /// The mix of a table with the key `trace`, whose value is `file`. Paths begin where the file itself is.
 pub(super) fn read(

@@ -95,19 +95,7 @@ struct Reader {
 
 impl Reader {
     fn mix(&mut self, name: &str, item: Item<'_>, place: &Place<'_>) -> Checked<Mix> {
-        let known = &[
-            "shares",
-            "depends",
-            "extra",
-            "mispredicted",
-            "code",
-            "working-sets",
-            "trace",
-            "thread",
-            "from",
-            "mix",
-        ];
-        let table = item.table("a mix", known)?;
+        let table = item.table("a mix", &recording::MIX)?;
         if let Some(from) = table.get("from") {
             let there = |item: Item<'_>, place: &Place<'_>| self.mix(name, item, place);
             let (mix, sources) = import::read(name, &table, from, place, there)?;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+use perch_core::{EventChoice, EventPlan, EventSet};
 use perch_sim::{
     counters::Counters,
     model::{
@@ -199,4 +200,32 @@ pub fn kinds() -> impl Strategy<Value = Multithreading> {
         Just(Multithreading::FineGrained),
         Just(Multithreading::Simultaneous)
     ]
+}
+
+/// Instructions of each thread, and cycles that its core counts, in this time.
+pub fn done(system: &mut System, time: u64) -> Vec<(u64, u64)> {
+    let of = |system: &System| -> Vec<(u64, u64)> {
+        let threads = system.threads().iter();
+        threads
+            .map(|thread| (thread.counters.instructions(), thread.cycles))
+            .collect()
+    };
+    let before = of(system);
+    system.run(system.now() + time).unwrap();
+    let both = of(system).into_iter().zip(before);
+    both.map(|(now, before)| (now.0 - before.0, now.1 - before.1))
+        .collect()
+}
+
+/// A plan that counts these events of the simulator, each under its name.
+pub fn plan(events: &[&str]) -> EventPlan {
+    let event = |name: &&str| EventChoice {
+        alias: (*name).into(),
+        spellings: vec![format!("sim::{name}")],
+        pmu: None,
+    };
+    EventPlan {
+        limits: None,
+        sets: vec![EventSet::new("all", events.iter().map(event).collect())],
+    }
 }
