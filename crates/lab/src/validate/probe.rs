@@ -222,7 +222,7 @@ impl<'a> Probe<'a> {
         self.play_on(self.machine, vec![mix], pus)
     }
 
-    /// A thread on each PU, of each mix in turn, from when caches have settled on.
+    /// A thread on each PU, of each mix in turn, counted once caches have settled.
     fn play_on(
         &self,
         machine: &Arc<MachineModel>,

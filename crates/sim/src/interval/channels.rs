@@ -84,17 +84,20 @@ pub(super) fn waits(
         total[*server] += used;
     }
     // As many lines wait for a port as the threads that use it have under way, at most.
-    let mut longest = vec![0.0; services.len()];
-    for (who, uses) in running.iter().zip(&used) {
-        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
-        let under_way = match kind.misses {
-            0 => kind.window,
-            most => most,
-        };
-        for (server, _) in uses {
-            longest[*server] += f64::from(under_way);
-        }
-    }
+    let longest = |port: usize| -> f64 {
+        let uses_it = |uses: &&Vec<(usize, f64)>| uses.iter().any(|(server, _)| *server == port);
+        let threads = running.iter().zip(&used);
+        let threads = threads.filter(|(_, uses)| uses_it(uses));
+        let under_way = threads.map(|(who, _)| {
+            let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
+            f64::from(if kind.misses > 0 {
+                kind.misses
+            } else {
+                kind.window
+            })
+        });
+        under_way.sum()
+    };
     let wait = |at: usize, (server, used): (usize, f64), queues: &[f64]| {
         let who = &running[at];
         let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
@@ -131,7 +134,7 @@ pub(super) fn waits(
                 let factor = factor.clamp(1.0 / LEAP, LEAP);
                 *queue *= factor;
                 if server >= layout.nodes {
-                    *queue = queue.min(longest[server] * service);
+                    *queue = queue.min(longest(server) * service);
                 }
                 // A change too small to notice does not count.
                 moved = moved.max(factor.ln().abs() * *queue / (*queue + service));

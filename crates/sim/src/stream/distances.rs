@@ -1,6 +1,7 @@
 //! Draws distances of dependencies from any distribution in constant time: the alias method (Walker, An efficient method
 //! for generating discrete random variables with general distributions, ACM TOMS 3, 1977; the table as in Vose, IEEE TSE
-//! 17, 1991).
+//! 17, 1991). `rand_distr` has it too, but draws several numbers, where one draw has to fit into the bits that a stream's
+//! number has left.
 
 use crate::workload::FURTHEST;
 
