@@ -78,6 +78,10 @@ impl Tally {
     /// Hands out whole numbers; the rest is for the next time. All instructions are handed out.
     pub fn take(&mut self) -> Counters {
         let whole = |sum: &mut f64| {
+            // Most have nothing to hand out, such as those of queues on a machine without any.
+            if *sum < 1.0 {
+                return 0;
+            }
             let whole = *sum as u64;
             *sum -= whole as f64;
             whole

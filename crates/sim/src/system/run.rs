@@ -185,16 +185,16 @@ impl System {
         let pu = place.pu as usize;
         let counted = self.processor.take_counters(pu);
         let cycles = ran / self.processor.cycle_time(pu);
-        let meter = self.meter.as_mut();
-        let energy = meter.map(|meter| meter.take(pu, &counted, now));
-        let energy = energy.unwrap_or_default();
         let deed = &mut self.deeds[pu];
         deed.busy += ran;
         deed.cycles += cycles;
         deed.counters += counted;
-        deed.energy += energy;
         let thread = &mut self.threads[index];
-        thread.energy += energy;
+        if let Some(meter) = &mut self.meter {
+            let energy = meter.take(pu, &counted, now);
+            deed.energy += energy;
+            thread.energy += energy;
+        }
         thread.cpu_time += ran;
         thread.virtual_time += thread.charge(ran);
         thread.cycles += cycles;
