@@ -79,26 +79,20 @@ impl Clock {
     #[inline]
     pub fn time(&self, cycle: u64) -> Ps {
         let since = cycle.saturating_sub(self.cycle);
-        let place = self.first + since;
-        if place < self.pace.run {
-            return self.at + since * self.period.by;
+        match self.pace.stops() {
+            true => self.at + self.time_with_stops(since),
+            false => self.at + since * self.period.by,
         }
-        let (windows, cycles) = (place / self.pace.run, place % self.pace.run);
-        self.at + windows * self.pace.window + cycles * self.period.by - self.first * self.period.by
     }
 
     /// The first cycle that begins at a moment or later.
     #[inline]
     pub fn cycle(&self, at: Ps) -> u64 {
         let since = at.saturating_sub(self.at);
-        if !self.pace.stops() {
-            return self.cycle + self.period.ceil(since);
+        match self.pace.stops() {
+            true => self.cycle + self.cycles_with_stops(since),
+            false => self.cycle + self.period.ceil(since),
         }
-        let since = since + self.first * self.period.by;
-        let (windows, time) = (since / self.pace.window, since % self.pace.window);
-        // What comes while the clock stops is seen when it runs again.
-        let cycles = self.period.ceil(time).min(self.pace.run);
-        self.cycle + windows * self.pace.run + cycles - self.first
     }
 
     /// How many cycles from the beginning of cycle `from` on some time takes, the last one whole: while the clock
@@ -109,6 +103,24 @@ impl Clock {
             true => self.cycle(self.time(from) + time).saturating_sub(from),
             false => self.period.ceil(time),
         }
+    }
+
+    /// The time from the last change to the beginning of the cycle that comes this many cycles later.
+    #[cold]
+    fn time_with_stops(&self, since: u64) -> Ps {
+        let place = self.first + since;
+        let (windows, cycles) = (place / self.pace.run, place % self.pace.run);
+        windows * self.pace.window + cycles * self.period.by - self.first * self.period.by
+    }
+
+    /// The cycles that have begun this time after the last change.
+    #[cold]
+    fn cycles_with_stops(&self, since: Ps) -> u64 {
+        let since = since + self.first * self.period.by;
+        let (windows, time) = (since / self.pace.window, since % self.pace.window);
+        // What comes while the clock stops is seen when it runs again.
+        let cycles = self.period.ceil(time).min(self.pace.run);
+        windows * self.pace.run + cycles - self.first
     }
 }
 
