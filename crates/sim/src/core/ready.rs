@@ -10,22 +10,6 @@ const BITS: u32 = 6;
 /// This many are compared together.
 const LANES: usize = 4;
 
-/// By how far a group's first context is before the one that is asked first, modulo [`MOST`]: how far behind that one, in
-/// turn, each context of the group is.
-static BEHIND: [[u64; LANES]; MOST] = {
-    let mut behind = [[0; LANES]; MOST];
-    let mut before = 0;
-    while before < MOST {
-        let mut lane = 0;
-        while lane < LANES {
-            behind[before][lane] = (lane.wrapping_sub(before) % MOST) as u64;
-            lane += 1;
-        }
-        before += 1;
-    }
-    behind
-};
-
 /// When each context can issue.
 #[derive(Debug, Clone)]
 pub(super) struct Ready {
@@ -63,11 +47,12 @@ impl Ready {
     #[inline(always)]
     pub fn next(&self, cycle: u64, turn: usize) -> (u64, usize) {
         const NUMBERS: u64 = MOST as u64 - 1;
-        let from = cycle << BITS;
-        let first_of = |at: &[u64; LANES], number: usize| {
-            let behind = &BEHIND[turn.wrapping_sub(number) % MOST];
+        let (from, turn) = (cycle << BITS, turn as u64);
+        let first_of = |at: &[u64; LANES], before: u64| {
             // The cycle, and below it how far behind `turn` the context is.
-            let key = |lane: usize| at[lane].max(from) | behind[lane];
+            let key = |lane: u64| {
+                at[lane as usize].max(from) | (before + lane).wrapping_sub(turn) & NUMBERS
+            };
             key(0).min(key(1)).min(key(2).min(key(3)))
         };
         let [at, others @ ..] = &*self.at else {
@@ -75,9 +60,9 @@ impl Ready {
         };
         let mut first = first_of(at, 0);
         for (group, at) in others.iter().enumerate() {
-            first = first.min(first_of(at, (group + 1) * LANES));
+            first = first.min(first_of(at, (group as u64 + 1) * LANES as u64));
         }
-        let context = (first & NUMBERS).wrapping_add(turn as u64) & NUMBERS;
+        let context = (first & NUMBERS).wrapping_add(turn) & NUMBERS;
         (first >> BITS, context as usize)
     }
 }

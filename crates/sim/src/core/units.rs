@@ -284,22 +284,6 @@ impl Units {
     /// The cycle in which a unit is free, if none is now.
     #[inline]
     pub(super) fn take(&mut self, op: Op, context: usize, now: u64) -> Result<(), u64> {
-        // Most operations have a single unit: no need to compare.
-        if let [Some(pool), None] = &self.of_op[context][op as usize]
-            && pool.first + 1 == pool.end
-        {
-            let unit = &mut self.free[usize::from(pool.first)];
-            if *unit > now {
-                return Err(*unit);
-            }
-            *unit = now + u64::from(self.busy[op as usize]);
-            return Ok(());
-        }
-        self.take_first(op, context, now)
-    }
-
-    /// The same with several units.
-    fn take_first(&mut self, op: Op, context: usize, now: u64) -> Result<(), u64> {
         let mut first = u64::MAX;
         for pool in self.of_op[context][op as usize].iter().flatten() {
             let units = &mut self.free[usize::from(pool.first)..usize::from(pool.end)];
