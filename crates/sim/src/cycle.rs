@@ -13,14 +13,17 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Cores run one after the other, this many picoseconds each. What one core does to a shared cache, another sees at
-/// most that much later. The result depends on this value a little and on nothing else, so it never changes.
+/// Cores run one after the other, this many picoseconds each, and each time another core is first, so that none is always
+/// the first one at a full memory channel. What one core does to a shared cache, another sees at most that much later.
+/// The result depends on this value a little and on nothing else, so it never changes.
 const QUANTUM: Ps = 20_000;
 
 /// Cores and memory, simulated cycle by cycle.
 pub(crate) struct CycleLevel {
     machine: Arc<MachineModel>,
     cores: Vec<Core>,
+    /// The core that runs first in the next quantum.
+    first: usize,
     /// Core and context of each PU.
     places: Vec<(usize, usize)>,
     memory: Memory,
@@ -52,6 +55,7 @@ impl CycleLevel {
         };
         Self {
             cores: machine.cores.iter().map(&mut make).collect(),
+            first: 0,
             places: machine.places(),
             memory: Memory::new(&machine),
             machine,
@@ -120,11 +124,13 @@ impl Processor for CycleLevel {
         let mut now = from;
         while now < until && finished.is_empty() {
             now = (now + QUANTUM).min(until);
-            for core in &mut self.cores {
+            let (before, from_first) = self.cores.split_at_mut(self.first);
+            for core in from_first.iter_mut().chain(before) {
                 core.run(now, &mut streams, &mut self.memory, |thread| {
                     finished.push(thread);
                 });
             }
+            self.first = (self.first + 1) % self.cores.len().max(1);
         }
         now
     }

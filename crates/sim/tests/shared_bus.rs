@@ -112,3 +112,28 @@ fn nodes_are_counted_over_the_machine() {
         read("packages = 2\nnuma-nodes = 1\ncores = 1", two)
     );
 }
+
+/// Cores are simulated one after the other, a short time each. None may be ahead of the others at the channel for that.
+#[test]
+fn no_core_has_a_shorter_way_to_a_shared_bus() {
+    let mut machine = packages(true);
+    machine.memory.latency = 30_000;
+    machine.memory.bandwidth = 64.0 / 12e-9;
+    let loads = mix("loads", &[(Op::Alu, 0.9), (Op::Load, 0.1)], 4 << 20);
+    let steps = vec![vec![compute(0, u64::MAX)]; 2];
+    let (machine, workload) = (Arc::new(machine), Arc::new(workload(vec![loads], steps)));
+    let detail = Detail::new(Fidelity::Cycle, &machine, &workload);
+    let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
+    system.run(1).unwrap();
+    (0..2).for_each(|at| system.set_mask(at, PuSet::single(at as u32)));
+    system.run(4_000_000_000).unwrap();
+    let waits: Vec<f64> = system
+        .threads()
+        .iter()
+        .map(|thread| {
+            let counted = &thread.counters;
+            counted.memory_cycles as f64 / counted.ops[Op::Load as usize] as f64
+        })
+        .collect();
+    assert!((waits[0] / waits[1] - 1.0).abs() < 0.005, "{waits:?}");
+}

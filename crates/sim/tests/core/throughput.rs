@@ -423,3 +423,22 @@ fn replayed_operations_take_units_from_the_sibling() {
     hits.replay = 7;
     assert_eq!(executed(&hits, &[Op::Alu, Op::Fp], 1), alone);
 }
+
+/// A thread is first in half of the cycles, if it shares a core with one other, whichever contexts are idle.
+#[test]
+fn idle_contexts_give_no_thread_an_advantage() {
+    let mut kind = kind(4, Multithreading::Simultaneous, true, 1);
+    kind.width = 1;
+    let mut core = Core::new(0, &kind);
+    let threads = vec![(vec![Op::Alu], 0), (vec![Op::Alu], 0)];
+    let mut supply = Chain { threads, at: 0 };
+    let mut memory = Far(0);
+    for (context, thread) in [(0, 0), (1, 1)] {
+        core.assign(context, Some(thread), 0, &mut supply, &mut memory);
+    }
+    core.run(CYCLES * core.cycle_time(), &mut supply, &mut memory, |_| ());
+    for context in [0, 1] {
+        let executed = core.take_counters(context).instructions();
+        assert!(executed.abs_diff(CYCLES / 2) <= 1, "{context}: {executed}");
+    }
+}

@@ -95,7 +95,8 @@ impl Core {
                 break;
             }
         }
-        self.turn = self.after(self.turn);
+        // Whichever was first is the last one next time: contexts without work do not shift the turns of the others.
+        self.turn = self.after(first);
         cycle + 1
     }
 
