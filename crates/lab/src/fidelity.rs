@@ -31,6 +31,9 @@ const EQUAL: f64 = 0.01;
 const MOST: u64 = 50_000_000;
 const MEASURED: u64 = 600_000;
 
+/// Picoseconds while it is measured where threads time-share PUs: a few slices of each.
+const MEASURED_IN_SLICES: Ps = 40_000_000_000;
+
 /// What is compared.
 #[derive(Debug, Clone)]
 pub struct Comparison {
@@ -122,7 +125,8 @@ impl Measured {
 }
 
 impl Comparison {
-    /// The usual times, with warm caches.
+    /// The usual times, with warm caches. Where threads time-share PUs, the machine has a scale of 1: at 1000, slices are a
+    /// few microseconds, in which no cache is filled.
     pub fn new(
         machine: Arc<MachineModel>,
         threads: u32,
@@ -130,7 +134,17 @@ impl Comparison {
         placements: u32,
         seed: u64,
     ) -> Self {
-        let measured = MEASURED * cycle(&machine);
+        let (machine, measured) = match threads as usize > machine.pus() {
+            true => {
+                let mut real = MachineModel::clone(&machine);
+                real.scale = 1.0;
+                (Arc::new(real), MEASURED_IN_SLICES)
+            }
+            false => {
+                let measured = MEASURED * cycle(&machine);
+                (machine, measured)
+            }
+        };
         Self {
             machine,
             threads,
