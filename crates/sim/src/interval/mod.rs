@@ -36,9 +36,10 @@ use crate::{
 };
 pub use knowledge::Knowledge;
 
-use demand::{Asked, Class, Owner};
+use demand::{Asked, Class, Lines, Owner};
 use homes::Homes;
 use layout::Layout;
+use prefetch::cover;
 use rustc_hash::FxHashMap;
 use settle::{Speed, mean_cycle};
 use shared::Regions;
@@ -290,6 +291,31 @@ fn keep_warm(warmth: &mut Warmth, run: &Run) {
     }
 }
 
+/// What a miss of a cold cache costs on the average, if one that no prefetcher saves costs `cost`. Lines that are asked
+/// for n visits ahead come one in each n-th part of the time that they take, at the earliest.
+fn prefetched(layout: &Layout, run: &Run, cache: usize, lines: &Lines, cost: f64) -> f64 {
+    let path = &layout.pus[run.pu].data;
+    let Some(step) = path.iter().position(|its| *its == cache) else {
+        return cost;
+    };
+    // Those of the caches before bring lines into this one, too.
+    let covers = path[..=step].iter().map(|cache| {
+        let prefetchers = &layout.caches[*cache].prefetchers;
+        cover(prefetchers, lines, layout.line, 0.0)
+    });
+    let best = covers.max_by(|one, other| one.share.total_cmp(&other.share));
+    let Some(best) = best.filter(|best| best.share > 0.0) else {
+        return cost;
+    };
+    let takes = match path.get(step + 1) {
+        Some(next) => layout.caches[*next].latency as f64,
+        None => layout.latency(run.pu, run.asked.class.homes.of(lines.owner)),
+    };
+    let between = 1.0 / (run.speed.speed * lines.visits);
+    let late = (takes / best.ahead.max(1.0) - between).max(0.0);
+    (1.0 - best.share) * cost + best.share * run.asked.demand.loads() * late
+}
+
 /// What a thread misses in caches that it would find there if it had run for long.
 fn cold(
     warmth: &Warmth,
@@ -323,7 +349,10 @@ fn cold(
             sharers,
             passed: 0.0,
             last: is_last(layout, run, kept.cache, is_code),
-            cost: if is_code { *code } else { *data },
+            cost: match is_code {
+                true => *code,
+                false => prefetched(layout, run, kept.cache, lines, *data),
+            },
         };
         if cold.left() * cold.cost >= NEGLIGIBLE * cold.within && cold.left() > 0.5 {
             all.push(cold);
