@@ -6,6 +6,9 @@ use std::collections::VecDeque;
 /// This many idle times are remembered for requests that come late.
 const GAPS: usize = 64;
 
+/// Idle times below this part of what a line takes are forgotten.
+const SHORTEST: Ps = 4;
+
 /// A time in which the channel had nothing to do.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
@@ -16,15 +19,16 @@ struct Gap {
 /// A channel that moves one line at a time.
 ///
 /// Requests that come in order of time are served first come, first served. Cores are simulated one after the other, so
-/// a request may be for an earlier time than the one before it: it is served in the first idle time since then that is
-/// long enough, as it would have been had it come in order, and else behind all others. No two transfers ever overlap.
+/// a request may be for an earlier time than the one before it: it is served in the idle times since then, as it would have
+/// been had it come in order, and what is left of it behind all others. If it had to find one idle time that is long enough,
+/// bandwidth would be lost between the others. The channel never does more than one line's work at a time.
 #[derive(Debug, Clone)]
 pub(super) struct Channel {
     /// Time to move a line.
     service: Ps,
     /// The end of the last transfer.
     free: Ps,
-    /// Idle times before that, by rising time, each long enough for a transfer.
+    /// Idle times before that, by rising time.
     gaps: VecDeque<Gap>,
 }
 
@@ -61,14 +65,9 @@ impl Channel {
             return 0;
         }
         if now < self.free {
-            if let Some(wait) = self.fill_gap(now) {
-                return wait;
-            }
-            let wait = self.free - now;
-            self.free += self.service;
-            return wait;
+            return self.fill_gaps(now);
         }
-        if now - self.free >= self.service {
+        if now - self.free > self.service / SHORTEST {
             self.remember(Gap {
                 from: self.free,
                 to: now,
@@ -93,42 +92,48 @@ impl Channel {
         self.gaps.push_back(gap);
     }
 
-    /// Uses the first idle time from `now` on that is long enough.
-    fn fill_gap(&mut self, now: Ps) -> Option<Ps> {
+    /// Moves a line in the idle times from `now` on, and what is left of it behind all others. Returns how long it takes
+    /// longer than alone.
+    fn fill_gaps(&mut self, now: Ps) -> Ps {
         let recent = self
             .gaps
             .iter()
             .rev()
             .take_while(|gap| gap.to > now)
             .count();
-        let earliest = self.gaps.len() - recent;
-        let place = (earliest..self.gaps.len()).find(|place| {
-            let gap = self.gaps[*place];
-            gap.to - gap.from.max(now) >= self.service
-        })?;
-        let gap = self.gaps[place];
-        let start = gap.from.max(now);
-        let before = Gap {
-            from: gap.from,
-            to: start,
-        };
-        let after = Gap {
-            from: start + self.service,
-            to: gap.to,
-        };
-        let long_enough = |gap: &Gap| gap.to - gap.from >= self.service;
-        match (long_enough(&before), long_enough(&after)) {
-            (true, true) => {
-                self.gaps[place] = after;
-                self.gaps.insert(place, before);
-                if self.gaps.len() > GAPS {
-                    self.gaps.pop_front();
+        let mut place = self.gaps.len() - recent;
+        let mut left = self.service;
+        while let Some(gap) = self.gaps.get(place).copied() {
+            let start = gap.from.max(now);
+            let end = gap.to.min(start + left);
+            left -= end - start;
+            let before = (start > gap.from).then_some(Gap {
+                from: gap.from,
+                to: start,
+            });
+            let after = (end < gap.to).then_some(Gap {
+                from: end,
+                to: gap.to,
+            });
+            match (before, after) {
+                (Some(before), Some(after)) => {
+                    self.gaps[place] = after;
+                    self.gaps.insert(place, before);
+                    if self.gaps.len() > GAPS {
+                        self.gaps.pop_front();
+                    }
                 }
+                (Some(rest), None) | (None, Some(rest)) => {
+                    self.gaps[place] = rest;
+                    place += usize::from(after.is_none());
+                }
+                (None, None) => drop(self.gaps.remove(place)),
             }
-            (true, false) => self.gaps[place] = before,
-            (false, true) => self.gaps[place] = after,
-            (false, false) => drop(self.gaps.remove(place)),
+            if left == 0 {
+                return end - now - self.service;
+            }
         }
-        Some(start - now)
+        self.free += left;
+        self.free - now - self.service
     }
 }
