@@ -14,6 +14,7 @@ mod demand;
 mod eviction;
 mod homes;
 mod knowledge;
+mod known;
 mod layout;
 mod play;
 mod ports;

@@ -3,8 +3,9 @@
 use super::{
     demand::Owner,
     eviction::Visitor,
+    known::Known,
     layout::Layout,
-    traffic::{Fate, Kept, Known, Running},
+    traffic::{Fate, Kept, Running},
 };
 use std::collections::BTreeMap;
 

@@ -4,8 +4,9 @@
 
 use super::{
     demand::{Demand, Owner},
-    eviction::{Shape, Visitor, misses},
+    eviction::{Shape, Visitor},
     homes::{Home, Homes},
+    known::Known,
     layout::{LEVELS, Layout},
     ports::{passing, written_through},
     prefetch::{Cover, cover},
@@ -138,64 +139,6 @@ struct Flow {
     step: usize,
 }
 
-/// Visitors of one cache or TLB, and what they last missed there. Only the proportions of their speeds matter: while these
-/// stay as they are, so does what was missed.
-#[derive(Default)]
-pub(super) struct Known {
-    pub visitors: Vec<Visitor>,
-    pub missed: Vec<Missed>,
-    /// The ways that the cache then had.
-    ways: f64,
-}
-
-/// What a visitor misses.
-pub(super) struct Missed {
-    /// The share of all its visits.
-    pub ratio: f64,
-    /// What the next level sees.
-    rest: Reuse,
-}
-
-/// Proportions of speeds that differ by less than this part are the same.
-const SAME: f64 = 3e-5;
-
-impl Known {
-    /// Brings it up to date with these visitors.
-    pub fn update(&mut self, shape: Shape, visitors: Vec<Visitor>) {
-        if self.holds_for(&visitors) && near(self.ways, shape.ways) {
-            return;
-        }
-        self.ways = shape.ways;
-        let missed = misses(shape, &visitors);
-        let of_visitor = |(visitor, missed): (&Visitor, Vec<f64>)| {
-            let points = visitor.reuse.points().iter();
-            Missed {
-                ratio: points.zip(&missed).map(|(p, m)| p.share * m).sum(),
-                rest: visitor.reuse.missed(&missed),
-            }
-        };
-        self.missed = visitors.iter().zip(missed).map(of_visitor).collect();
-        self.visitors = visitors;
-    }
-
-    fn holds_for(&self, visitors: &[Visitor]) -> bool {
-        let total = |all: &[Visitor]| all.iter().map(|visitor| visitor.rate).sum::<f64>();
-        let (before, now) = (total(&self.visitors), total(visitors));
-        !visitors.is_empty()
-            && self.visitors.len() == visitors.len()
-            && self.visitors.iter().zip(visitors).all(|(then, visitor)| {
-                then.reuse.is(&visitor.reuse)
-                    && near(then.rate / before, visitor.rate / now)
-                    && near(then.taken / before, visitor.taken / now)
-            })
-    }
-}
-
-/// Whether two numbers are the same but for a rounding.
-fn near(then: f64, now: f64) -> bool {
-    (then - now).abs() <= SAME * then.max(now)
-}
-
 /// Who visits what on a machine while the same threads run.
 pub(super) struct Traffic<'a> {
     layout: &'a Layout,
@@ -204,6 +147,8 @@ pub(super) struct Traffic<'a> {
     /// By cache.
     groups: Vec<Vec<Group>>,
     known: Vec<Known>,
+    /// The same without the lines that prefetchers bring in vain.
+    without: Vec<Known>,
     tlbs: Vec<Tlb>,
 }
 
@@ -248,6 +193,7 @@ impl<'a> Traffic<'a> {
             running,
             flows,
             known: groups.iter().map(|_| Known::default()).collect(),
+            without: groups.iter().map(|_| Known::default()).collect(),
             groups,
             tlbs: tlbs(layout, running),
         }
@@ -303,7 +249,8 @@ impl<'a> Traffic<'a> {
                     taken: elsewhere / lines.lines,
                 })
             };
-            let visitors = groups.iter().enumerate().filter_map(visitor).collect();
+            let mut visitors: Vec<Visitor> =
+                groups.iter().enumerate().filter_map(visitor).collect();
             let shape = match cache.victim {
                 true => behind(layout, &self.known, number),
                 false => cache.shape,
@@ -312,18 +259,29 @@ impl<'a> Traffic<'a> {
                 true => written_through(layout, running, (number, speeds)),
                 false => Vec::new(),
             };
-            let known = &mut self.known[number];
-            known.update(shape, visitors);
-            let found = known.visitors.iter().zip(&known.missed);
             if !cache.prefetchers.is_empty() {
-                let members = groups.iter().zip(&known.missed);
+                let without = &mut self.without[number];
+                without.update(shape, visitors.clone());
+                let members = groups.iter().zip(&without.missed);
                 let members = members.flat_map(|(group, missed)| {
                     let members = group.members.iter();
                     members.map(|at| (*at, missed.ratio))
                 });
                 let members: Vec<(usize, f64)> = members.collect();
                 cover_flows(layout, running, (number, &members), flows, speeds);
+                let ratios = without.missed.iter().map(|missed| missed.ratio);
+                for ((visitor, ratio), group) in visitors.iter_mut().zip(ratios).zip(&groups) {
+                    visitor.rate *= 1.0 + ratio * neighbours(running, flows, group);
+                }
+            } else {
+                // What a cache before it has asked for passes through it.
+                for (visitor, group) in visitors.iter_mut().zip(&groups) {
+                    visitor.rate *= 1.0 + neighbours(running, flows, group);
+                }
             }
+            let known = &mut self.known[number];
+            known.update(shape, visitors);
+            let found = known.visitors.iter().zip(&known.missed);
             for (group, (visitor, missed)) in groups.iter().zip(found) {
                 let ratio = missed.ratio;
                 for at in &group.members {
@@ -449,6 +407,20 @@ fn cover_flows(
         }
         flow.cover.wasted = wasted;
     }
+}
+
+/// How many lines of a group prefetchers bring with each that is missed, if the group is visited at random: the next line,
+/// or the other of a pair, is then one of the group too. It takes a place and may be hit later, as if it had been visited.
+fn neighbours(running: &[Running<'_>], flows: &[Flow], group: &Group) -> f64 {
+    let of_flow = |at: &usize| {
+        let flow = &flows[*at];
+        let lines = &running[flow.thread].demand.lines[flow.lines];
+        match lines.step.is_none() && !lines.code && lines.lines > 1.0 {
+            true => flow.cover.wasted,
+            false => 0.0,
+        }
+    };
+    group.members.iter().map(of_flow).fold(0.0, f64::max)
 }
 
 /// The stores of an owner's lines by PUs that do not use a cache: on which PU, and how many in a picosecond.

@@ -1,6 +1,7 @@
 //! The interval level: what must hold whatever is simulated, and where it must agree with the cycle level.
 
 mod cores;
+mod prefetch;
 
 use crate::support::{ALU, MIXED, compute, kinds, machine, mix, state, workload};
 use perch_core::PuSet;
@@ -8,7 +9,7 @@ use perch_sim::{
     config::find_machine,
     counters::Counters,
     detail::{Detail, Fidelity},
-    model::{self, CoreAt, MachineModel, Multithreading, Op, Prefetcher},
+    model::{CoreAt, MachineModel, Multithreading, Op},
     os::SchedulerModel,
     system::System,
     units::SECOND,
@@ -218,55 +219,6 @@ fn misses_agree_with_real_caches() {
                 );
             }
         }
-    }
-}
-
-#[test]
-fn prefetchers_save_as_much_as_at_the_cycle_level() {
-    // With so small a window that a single stream leaves most of the memory's bandwidth unused.
-    let mut plain = find_machine("smt2-zen").unwrap();
-    (plain.kinds[0].window, plain.kinds[0].window_shared) = (16, false);
-    plain
-        .caches
-        .iter_mut()
-        .for_each(|cache| cache.prefetchers.clear());
-    let mut machine = plain.clone();
-    let second = machine.caches.iter_mut().find(|cache| cache.level == 2);
-    second.unwrap().prefetchers = vec![Prefetcher {
-        pattern: model::Pattern::Stream,
-        streams: 16,
-        after: 2,
-        ahead: 8,
-        longest: 8,
-        page: 4096,
-        under_way: u32::MAX,
-        backlog: u32::MAX,
-    }];
-    // In order through much memory, by words and by lines; at random; both.
-    let ops = &[(Op::Alu, 0.6), (Op::Load, 0.3), (Op::Branch, 0.1)];
-    let mut mixes = vec![mix("m", ops, 64 << 20); 4];
-    for (mix, stride) in mixes.iter_mut().zip([8, 64]) {
-        let set = &mut mix.working_sets[0];
-        (set.pattern, set.stride) = (Pattern::Stride, stride);
-    }
-    let both_sets = [0, 2].map(|of| mixes[of].working_sets[0].clone());
-    mixes[3].working_sets = both_sets.to_vec();
-    for threads in [&[0][..], &[1], &[2], &[3], &[0, 2], &[1; 4], &[1; 8]] {
-        let workload = endless(mixes.clone(), threads);
-        let places: Vec<u32> = (0..threads.len() as u32).map(|core| 2 * core).collect();
-        let speeds = |machine| {
-            let both = both(machine, &workload, &places, 400_000_000, 200_000_000);
-            let [exact, ours] = both
-                .each_ref()
-                .map(|counters| counters[0].prefetches as f64);
-            near(ours, exact, 0.15, &format!("prefetches of {threads:?}"));
-            both.map(|counters| counters[0].instructions() as f64)
-        };
-        let [exact, ours] = speeds(&machine);
-        let [without, _] = speeds(&plain);
-        near(ours, exact, 0.15, &format!("{threads:?}"));
-        // Of the fourth mix, half of the lines come in order.
-        assert_eq!(exact > 3.0 * without, ![2, 3].contains(&threads[0]));
     }
 }
 
