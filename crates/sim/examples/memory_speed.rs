@@ -62,6 +62,7 @@ fn machine() -> MachineModel {
         misses: 0,
         misses_per_context: None,
         misses_of_stores: true,
+        store_commits: 1,
         misses_private: false,
         in_order: true,
         units: vec![UnitPool {

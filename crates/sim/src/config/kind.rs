@@ -54,6 +54,7 @@ const KEYS: &[&str] = &[
     "misses",
     "misses-per-context",
     "store-misses",
+    "store-commits",
     "latencies",
 ];
 
@@ -190,6 +191,7 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
             None => None,
         },
         misses_of_stores: flag("store-misses", true)?,
+        store_commits: whole("store-commits", 1, 64)?,
         misses_private: false,
         tlb: None,
         latencies: latencies(table.need("latencies")?)?,

@@ -4,7 +4,10 @@
 //! front end, and so do all behind it: a thread whose operations wait for memory takes the entries of a queue that it
 //! shares, and slows its sibling even where units are free. A watermark bounds how many it takes.
 
-use super::occupancy::{Held, Occupancy};
+use super::{
+    occupancy::{Held, Occupancy},
+    units::Calendar,
+};
 use crate::{
     counters::Counters,
     model::{CoreKind, Op, Parts, Queue, QueueSharing, Until},
@@ -138,6 +141,8 @@ pub(super) struct Queues {
     busy: usize,
     /// Of each context, when its last store has left its buffer: stores are written in program order.
     written: Box<[u64]>,
+    /// What each first-level data cache takes of them in each cycle: one for all contexts, or one for each.
+    commits: Box<[Calendar]>,
     occupancy: Occupancy,
 }
 
@@ -204,6 +209,10 @@ impl Queues {
             parts: (kind.parts().number > 1).then(|| Box::new(parts)),
             busy: 0,
             written: vec![0; contexts].into(),
+            commits: match kind.misses_private {
+                true => vec![Calendar::new(kind.store_commits); contexts].into(),
+                false => [Calendar::new(kind.store_commits)].into(),
+            },
             occupancy: Occupancy::new(contexts),
         })
     }
@@ -266,7 +275,9 @@ impl Queues {
     pub fn enter(&mut self, op: Op, context: usize, now: u64, times: Times) {
         let mut end = times.retired;
         if op == Op::Store {
-            end = end.max(times.there).max(self.written[context] + 1);
+            let last = self.commits.len() - 1;
+            let commits = &mut self.commits[context.min(last)];
+            end = commits.next(now, end.max(times.there), self.written[context]);
             self.written[context] = end;
         }
         for number in self.of_op[context][op as usize] {
@@ -336,6 +347,7 @@ mod tests {
         model::{Partition, QUEUES},
     };
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn a_full_queue_has_room_when_the_first_leaves() {
@@ -384,13 +396,14 @@ mod tests {
             Just("smt2-zen"),
             Just("ibm-power7-smt4"),
         ];
-        (machine, 0u32..3).prop_map(|(machine, contexts)| {
+        (machine, 0u32..3, 1u32..3).prop_map(|(machine, contexts, commits)| {
             let mut kind = find_machine(machine).unwrap().kinds[0].clone();
             if contexts > 0 && kind.contexts == 4 {
                 kind.partition = Some(Partition { contexts, from: 3 });
                 kind.queues[0].partitioned = true;
             }
             // Small ones are full now and then.
+            kind.store_commits = commits;
             kind.queues.iter_mut().for_each(|queue| {
                 queue.entries /= 4;
                 queue.per_context = queue.per_context.map(|most| most / 4);
@@ -410,6 +423,8 @@ mod tests {
             let mut queues = Queues::new(&kind).unwrap();
             let (mut on, mut settled) = (vec![false; contexts], vec![0; contexts]);
             let (mut now, mut written) = (0, vec![0; contexts]);
+            // Stores that each first-level cache takes in each cycle.
+            let mut commits = vec![BTreeMap::<u64, u32>::new(); contexts];
             let mut stays: Vec<Stay> = Vec::new();
             for (context, op, later, lasts, what) in steps {
                 now += later;
@@ -450,7 +465,12 @@ mod tests {
                     let times = Times { start, complete, retired, there: complete };
                     let mut end = retired;
                     if op == Op::Store {
-                        end = end.max(written[context] + 1);
+                        let cache = if kind.misses_private { context } else { 0 };
+                        end = end.max(written[context] + u64::from(kind.store_commits == 1));
+                        while commits[cache].get(&end).is_some_and(|taken| *taken >= kind.store_commits) {
+                            end += 1;
+                        }
+                        *commits[cache].entry(end).or_default() += 1;
                         written[context] = end;
                     }
                     for queue in kind.queues.iter().filter(|queue| queue.ops.contains(&op)) {

@@ -7,7 +7,7 @@ const AHEAD: usize = 1024;
 
 /// Units of one sort, of a core or of one context.
 #[derive(Debug, Clone)]
-struct Calendar {
+pub(super) struct Calendar {
     count: u8,
     /// How many are booked in each cycle, by cycle modulo [`AHEAD`].
     booked: Box<[u8; AHEAD]>,
@@ -16,7 +16,7 @@ struct Calendar {
 }
 
 impl Calendar {
-    fn new(count: u32) -> Self {
+    pub fn new(count: u32) -> Self {
         Self {
             count: u8::try_from(count).unwrap_or(u8::MAX),
             booked: Box::new([0; AHEAD]),
@@ -59,6 +59,21 @@ impl Calendar {
             }
         }
         None
+    }
+
+    /// Books one for a cycle, in the first from `from` on that has one, and not before `last`, which is that of the one
+    /// before. Beyond what is covered, others do not matter.
+    #[inline]
+    pub fn next(&mut self, now: u64, from: u64, last: u64) -> u64 {
+        self.pass(now);
+        let from = from.max(last + u64::from(self.count == 1));
+        let end = self.now + AHEAD as u64;
+        let at = self.free(from, 1).unwrap_or(end);
+        if at + 1 >= end {
+            return from.max(last + 1);
+        }
+        self.book(at, 1);
+        at
     }
 
     /// The same in cycle `now`; else the cycle in which to ask again.

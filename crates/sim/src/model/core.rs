@@ -183,6 +183,14 @@ fn yes() -> bool {
     true
 }
 
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
 fn one_each() -> [u32; Op::COUNT] {
     [1; Op::COUNT]
 }
@@ -271,6 +279,9 @@ pub struct CoreKind {
     /// Whether stores that miss take one too: not if the first level is written through and does not allocate their lines.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub misses_of_stores: bool,
+    /// Stores that a first-level data cache takes from the store buffer per cycle at most.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub store_commits: u32,
     /// Whether each context has a first-level data cache, and so misses, of its own.
     pub misses_private: bool,
     /// Its TLB, if that is another than the machine's.

@@ -147,6 +147,23 @@ fn buffers_bound_loads_and_stores() {
     assert!(executed(&kind, &[Op::Store], 0)[0] > CYCLES * 9 / 10);
 }
 
+/// Stores of all contexts go into one first-level data cache, which takes so many a cycle, or each into its own.
+#[test]
+fn stores_of_all_contexts_share_what_their_cache_takes() {
+    let mut kind = kind(2, Multithreading::Simultaneous, false, 1024);
+    (kind.width, kind.window_shared) = (8, false);
+    kind.units.iter_mut().for_each(|pool| pool.count = 8);
+    kind.queues = vec![queue(&[Op::Store], 512, QueueSharing::Private, Until::End)];
+    for (commits, private, expected) in [(1, false, 1), (2, false, 2), (1, true, 2), (2, true, 4)] {
+        (kind.store_commits, kind.misses_private) = (commits, private);
+        let both = executed(&kind, &[Op::Store], 0);
+        let all = both.iter().sum::<u64>() as f64 / (CYCLES * expected) as f64;
+        assert!((all - 1.0).abs() < 0.02, "{commits} {private}: {both:?}");
+        let fair = both[0] as f64 / both[1] as f64;
+        assert!((fair - 1.0).abs() < 0.05, "{both:?}");
+    }
+}
+
 /// A thread whose operations wait for loads fills a shared scheduler; one with a queue of its own is not disturbed.
 #[test]
 fn who_waits_for_memory_takes_the_entries_of_a_shared_scheduler() {

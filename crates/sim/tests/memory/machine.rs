@@ -48,6 +48,7 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
         misses: 0,
         misses_per_context: None,
         misses_of_stores: true,
+        store_commits: 1,
         misses_private: false,
         in_order: true,
         units: vec![UnitPool {

@@ -43,6 +43,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         misses: 0,
         misses_per_context: None,
         misses_of_stores: true,
+        store_commits: 1,
         misses_private: false,
         in_order: true,
         units: vec![UnitPool {
