@@ -5,7 +5,7 @@ use perch_sim::{
         ConfigError, expanded, find_workload, read_shipped, shipped_mixes, workload,
         workload_from_text, workload_with,
     },
-    workload::WorkloadModel,
+    workload::{Depends, WorkloadModel},
 };
 use std::{fs, path::Path};
 use tempfile::TempDir;
@@ -133,7 +133,7 @@ fn shipped_files_of_mixes_are_sound_and_found_by_name() {
     );
     let path = Path::new("workloads/embedded.toml");
     let found = workload_with(&text, path, &read_shipped).unwrap();
-    assert_eq!(found.mixes[0].depends, 4.into());
+    assert_eq!(found.mixes[0].depends, Depends::geometric(4.6));
     let nowhere = workload_with(&text.replace("masa", "none"), path, &read_shipped);
     let told = nowhere.unwrap_err().to_string();
     assert!(told.starts_with("workloads/embedded.toml:3:8: "), "{told}");
