@@ -117,6 +117,7 @@ fn machine() -> MachineModel {
         memory: MemoryModel {
             latency: 100_000,
             bandwidth: 20e9,
+            link_bandwidth: 0.0,
             distance: Vec::new(),
         },
         energy: None,

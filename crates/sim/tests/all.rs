@@ -13,6 +13,7 @@ mod docs;
 mod duty;
 mod imports;
 mod interval;
+mod links;
 mod memory;
 mod metering;
 mod noise;

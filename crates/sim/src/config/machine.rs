@@ -59,6 +59,7 @@ pub(super) fn read(source: Source<'_>, name: &str) -> Checked<MachineModel> {
         memory: MemoryModel {
             latency: 0,
             bandwidth: 0.0,
+            link_bandwidth: 0.0,
             distance: Vec::new(),
         },
         energy: None,
@@ -112,17 +113,26 @@ pub(super) fn texts(list: Option<Item<'_>>) -> Checked<Vec<String>> {
 }
 
 fn read_memory(item: Item<'_>, cycle: Option<Ps>, cores: &[CoreAt]) -> Checked<MemoryModel> {
-    let table = item.table("the memory", &["latency", "bandwidth", "distance"])?;
+    let table = item.table(
+        "the memory",
+        &["latency", "bandwidth", "distance", "link-bandwidth"],
+    )?;
     let nodes = cores
         .iter()
         .map(|core| core.numa_node as usize + 1)
         .max()
         .unwrap_or(1);
-    let bandwidth = table.need("bandwidth")?.quantity_within(
-        &BANDWIDTH,
-        1_000_000..=10_000_000_000_000,
-        "from 1 MB/s to 10,000 GB/s",
-    )?;
+    let memory = bandwidth(table.need("bandwidth")?)?;
+    let link_bandwidth = match table.get("link-bandwidth") {
+        None => 0.0,
+        Some(item) if nodes == 1 => {
+            return Err(item.wrong_hint(
+                "no link: the machine has a single NUMA node",
+                Some("`bandwidth` limits the traffic with its memory".to_owned()),
+            ));
+        }
+        Some(item) => bandwidth(item)?,
+    };
     let distance = match table.get("distance") {
         Some(item) => distances(item, nodes)?,
         None if nodes == 1 => vec![vec![1.0]],
@@ -132,9 +142,17 @@ fn read_memory(item: Item<'_>, cycle: Option<Ps>, cores: &[CoreAt]) -> Checked<M
     };
     Ok(MemoryModel {
         latency: latency(table.need("latency")?, cycle)?,
-        bandwidth: bandwidth as f64,
+        bandwidth: memory,
+        link_bandwidth,
         distance,
     })
+}
+
+/// Bytes a second.
+fn bandwidth(item: Item<'_>) -> Checked<f64> {
+    let range = 1_000_000..=10_000_000_000_000;
+    let bytes = item.quantity_within(&BANDWIDTH, range, "from 1 MB/s to 10,000 GB/s")?;
+    Ok(bytes as f64)
 }
 
 /// A square of numbers, a row for each node.

@@ -1,7 +1,6 @@
-//! Queues of the nodes' memory channels and of the ports between caches.
+//! Queues of the nodes' memory channels, of the ports between caches, and of the links between nodes.
 
 use super::{
-    homes::Home,
     layout::Layout,
     traffic::{Fate, Running},
 };
@@ -21,10 +20,10 @@ const GUESS: f64 = 0.9;
 pub(super) struct Wait {
     /// For the channel of its memory: the mean over all that it uses.
     pub memory: f64,
-    /// For the ports of caches, if it uses any whose bandwidth is limited.
-    ports: Vec<(usize, f64)>,
-    /// The part of its speed for which the ports that it uses have bandwidth, 1 at most: threads that hide their misses are
-    /// not slowed by waiting for them.
+    /// For the ports of caches and the links, if it uses any whose bandwidth is limited: by place among the servers.
+    servers: Vec<(usize, f64)>,
+    /// The part of its speed for which the ports and links that it uses have bandwidth, 1 at most: threads that hide their
+    /// misses are not slowed by waiting for them.
     pub most: f64,
 }
 
@@ -32,18 +31,18 @@ impl Default for Wait {
     fn default() -> Self {
         Self {
             memory: 0.0,
-            ports: Vec::new(),
+            servers: Vec::new(),
             most: 1.0,
         }
     }
 }
 
 impl Wait {
-    /// For the port of a cache.
-    pub fn port(&self, cache: usize) -> f64 {
-        let mut ports = self.ports.iter();
-        let port = ports.find(|(known, _)| *known == cache);
-        port.map_or(0.0, |(_, wait)| *wait)
+    /// For a port or a link.
+    pub fn server(&self, server: usize) -> f64 {
+        let mut servers = self.servers.iter();
+        let found = servers.find(|(known, _)| *known == server);
+        found.map_or(0.0, |(_, wait)| *wait)
     }
 }
 
@@ -76,6 +75,8 @@ pub(super) fn waits(
                 let port = layout.port(*cache);
                 (port, lines * speed * services[port])
             }));
+            let links = fate.links.lines.iter();
+            uses.extend(links.map(|(link, lines)| (*link, lines * speed * services[*link])));
             uses
         })
         .collect();
@@ -83,18 +84,22 @@ pub(super) fn waits(
     for (server, used) in used.iter().flatten() {
         total[*server] += used;
     }
-    // As many lines wait for a port as the threads that use it have under way, at most.
-    let longest = |port: usize| -> f64 {
-        let uses_it = |uses: &&Vec<(usize, f64)>| uses.iter().any(|(server, _)| *server == port);
-        let threads = running.iter().zip(&used);
+    // As many lines wait for a port or a link as the threads that use it have under way, at most.
+    let longest = |server: usize| -> f64 {
+        let uses_it = |uses: &[(usize, f64)]| uses.iter().any(|(its, _)| *its == server);
+        let threads = running.iter().zip(fates).zip(&used);
         let threads = threads.filter(|(_, uses)| uses_it(uses));
-        let under_way = threads.map(|(who, _)| {
+        let under_way = threads.map(|((who, fate), _)| {
             let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
-            f64::from(if kind.misses > 0 {
+            let needed = f64::from(if kind.misses > 0 {
                 kind.misses
             } else {
                 kind.window
-            })
+            });
+            match layout.is_link(server) {
+                true => needed + fate.ahead(),
+                false => needed,
+            }
         });
         under_way.sum()
     };
@@ -155,10 +160,10 @@ pub(super) fn waits(
     let of_thread = |(at, uses): (usize, &Vec<(usize, f64)>)| {
         let ports = uses.partition_point(|(server, _)| *server < layout.nodes);
         let (nodes, ports) = uses.split_at(ports);
-        let port = |of: &(usize, f64)| (of.0 - layout.nodes, wait(at, *of, queues));
+        let others = ports.iter().map(|of| (of.0, wait(at, *of, queues)));
         Wait {
             memory: memory(at, nodes),
-            ports: ports.iter().map(port).collect(),
+            servers: others.collect(),
             most: ports.iter().fold(1.0, |most, (server, _)| {
                 f64::min(most, 1.0 / total[*server])
             }),
@@ -170,16 +175,12 @@ pub(super) fn waits(
 /// How much of which nodes' channels a thread uses that has a line moved `each` times an instruction: its own first.
 fn uses(layout: &Layout, who: &Running<'_>, fate: &Fate, each: f64) -> Vec<(usize, f64)> {
     let apart: f64 = fate.apart.iter().map(|(_, lines)| lines).sum();
-    let node = |node: usize| node.min(layout.nodes - 1);
     let mut uses = vec![(
-        node(who.homes.own),
+        who.homes.own.min(layout.nodes - 1),
         (fate.transfers - apart).max(0.0) * each,
     )];
     for (home, lines) in &fate.apart {
-        let (nodes, part) = match home {
-            Home::Node(of) => (node(*of)..node(*of) + 1, 1.0),
-            Home::All => (0..layout.nodes, 1.0 / layout.nodes as f64),
-        };
+        let (nodes, part) = layout.nodes_of(*home);
         for node in nodes {
             let used = lines * part * each;
             match uses.iter_mut().find(|(known, _)| *known == node) {

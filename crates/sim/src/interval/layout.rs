@@ -60,6 +60,8 @@ pub(super) struct Layout {
     pub tlbs: Vec<(Shape, f64)>,
     /// Time to move a line over a node's channel; 0 without limit.
     pub service: f64,
+    /// Time to move a line over a link between nodes; 0 without limit.
+    pub link: f64,
     /// Memory's latency by the node of the PU and that of the memory.
     latencies: Vec<f64>,
     pub nodes: usize,
@@ -127,14 +129,16 @@ impl Layout {
             });
             of_core.unwrap_or_default()
         });
+        let time = |bandwidth: f64| match bandwidth > 0.0 {
+            true => line / bandwidth * SECOND as f64,
+            false => 0.0,
+        };
         Self {
             latencies: pairs
                 .map(|(from, to)| machine.memory.latency as f64 * distance(from, to).unwrap_or(1.0))
                 .collect(),
-            service: match machine.memory.bandwidth > 0.0 {
-                true => line / machine.memory.bandwidth * SECOND as f64,
-                false => 0.0,
-            },
+            service: time(machine.memory.bandwidth),
+            link: time(machine.memory.link_bandwidth),
             tlbs: tlbs.collect(),
             page: machine
                 .tlb
@@ -149,12 +153,40 @@ impl Layout {
         }
     }
 
-    /// The servers at which lines queue, with the time that each takes for a line: the nodes' memory channels, and behind
-    /// them the ports of the caches.
+    /// The servers at which lines queue, with the time that each takes for a line: the nodes' memory channels, behind
+    /// them the ports of the caches, and the links between nodes, if their bandwidth is limited.
     pub fn servers(&self) -> Vec<f64> {
         let memory = std::iter::repeat_n(self.service, self.nodes);
         let ports = self.caches.iter().map(|cache| cache.line_transfer);
-        memory.chain(ports).collect()
+        let links = if self.link > 0.0 {
+            self.nodes * self.nodes
+        } else {
+            0
+        };
+        let links = std::iter::repeat_n(self.link, links);
+        memory.chain(ports).chain(links).collect()
+    }
+
+    /// The place among the servers of the link from a node to another one, if its bandwidth is limited.
+    pub fn link(&self, (from, to): (usize, usize)) -> Option<usize> {
+        let between = self.link > 0.0 && from != to;
+        between.then(|| self.nodes + self.caches.len() + from * self.nodes + to)
+    }
+
+    /// Whether this one of the servers is a link.
+    pub fn is_link(&self, server: usize) -> bool {
+        server >= self.nodes + self.caches.len()
+    }
+
+    /// The nodes of a home, and the part of the lines that lie in each.
+    pub fn nodes_of(&self, home: Home) -> (std::ops::Range<usize>, f64) {
+        match home {
+            Home::Node(of) => {
+                let of = of.min(self.nodes - 1);
+                (of..of + 1, 1.0)
+            }
+            Home::All => (0..self.nodes, 1.0 / self.nodes as f64),
+        }
     }
 
     /// The place of a cache's port among the servers.

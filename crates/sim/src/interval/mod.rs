@@ -16,6 +16,7 @@ mod homes;
 mod knowledge;
 mod known;
 mod layout;
+mod links;
 mod play;
 mod ports;
 mod prefetch;

@@ -95,7 +95,10 @@ pub(super) fn contexts(layout: &Layout, seats: &Seats) -> Vec<usize> {
 
 /// How long a PU's accesses wait for memory on the average, in picoseconds: of its own data and its code.
 fn own_memory(layout: &Layout, pu: usize, asked: &Asked, wait: &Wait) -> f64 {
-    layout.latency(pu, Home::Node(asked.class.homes.own)) + wait.memory
+    let own = asked.class.homes.own;
+    let link = layout.link((own, layout.pus[pu].node));
+    let link = link.map_or(0.0, |link| wait.server(link));
+    layout.latency(pu, Home::Node(own)) + wait.memory + link
 }
 
 /// By how much longer those of data wait on the average that come from another core, in picoseconds.
@@ -118,11 +121,12 @@ fn steps<'a>(
     memory: f64,
     wait: &'a Wait,
 ) -> impl Iterator<Item = (usize, f64)> + 'a {
+    let port = |cache: usize| wait.server(layout.port(cache));
     path.iter().enumerate().map(move |(step, cache)| {
-        let hit = |next: &usize| layout.caches[*next].latency as f64 + wait.port(*next);
+        let hit = |next: &usize| layout.caches[*next].latency as f64 + port(*next);
         // Lines from memory do not pass a victim cache.
         let passed = || match layout.caches[*cache].victim {
-            true => wait.port(*cache),
+            true => port(*cache),
             false => 0.0,
         };
         let cost = path.get(step + 1).map_or_else(|| memory - passed(), hit);
@@ -189,7 +193,7 @@ pub(super) fn delays(
             let mut kept = kept.filter(|kept| kept.cache == cache && kept.which == which);
             kept.next().map_or(0.0, |kept| kept.unsaved)
         };
-        let data_memory = memory(lines) + farther;
+        let data_memory = memory(lines) + farther + fate.links.wait(which, wait);
         let mut delays = along(&at.data, &misses, lines.visits, data_memory);
         let prefetched = fate.prefetched.iter().find(|its| its.which == which);
         if let Some(prefetched) = prefetched {

@@ -8,6 +8,7 @@ use super::{
     homes::{Home, Homes},
     known::Known,
     layout::{LEVELS, Layout},
+    links::{Crossings, Moved, Users, elsewhere, farther},
     ports::{passing, written_through},
     prefetch::{Cover, cover},
     reuse::{Point, Reuse},
@@ -39,6 +40,8 @@ pub(super) struct Fate {
     pub apart: Vec<(Home, f64)>,
     /// Lines that pass the ports of caches by one instruction, if their bandwidth is limited.
     pub ports: Vec<(usize, f64)>,
+    /// Lines that cross links between nodes, if their bandwidth is limited.
+    pub links: Crossings,
     /// Lines taken from other cores by one instruction.
     pub coherence: f64,
     /// By how much longer than from its own memory they take that no cache is in common for, by one instruction, in
@@ -54,6 +57,12 @@ pub(super) struct Fate {
 }
 
 impl Fate {
+    /// How many lines prefetchers have under way for it, at most.
+    pub fn ahead(&self) -> f64 {
+        let ahead = self.prefetched.iter().map(|its| its.cover.ahead);
+        ahead.fold(0.0, f64::max)
+    }
+
     /// Lines pass the port of a cache.
     fn pass(&mut self, cache: usize, lines: f64) {
         match self.ports.iter_mut().find(|(known, _)| *known == cache) {
@@ -344,6 +353,7 @@ impl<'a> Traffic<'a> {
                 }
             }
         }
+        let users = Users::of(layout, running, speeds);
         for flow in flows.iter() {
             let lines = lines_of(flow);
             let fate = &mut fates[flow.thread];
@@ -351,6 +361,16 @@ impl<'a> Traffic<'a> {
             let homes = running[flow.thread].homes;
             let moved = flow.visits * (1.0 + dirty + flow.cover.wasted);
             fate.transfer(moved, homes.of(lines.owner), homes);
+            fate.links.add(
+                layout,
+                &users,
+                (flow.lines, running[flow.thread]),
+                Moved {
+                    visits: flow.visits,
+                    wasted: flow.visits * flow.cover.wasted,
+                    dirty,
+                },
+            );
             if flow.cover.share > 0.0 {
                 fate.prefetched.push(Prefetched {
                     which: flow.lines,
@@ -421,33 +441,4 @@ fn neighbours(running: &[Running<'_>], flows: &[Flow], group: &Group) -> f64 {
         }
     };
     group.members.iter().map(of_flow).fold(0.0, f64::max)
-}
-
-/// The stores of an owner's lines by PUs that do not use a cache: on which PU, and how many in a picosecond.
-fn elsewhere<'a>(
-    layout: &'a Layout,
-    stores: &'a BTreeMap<Owner, Vec<(usize, f64)>>,
-    owner: Owner,
-    cache: usize,
-) -> impl Iterator<Item = (usize, f64)> + 'a {
-    let stores = stores.get(&owner).into_iter().flatten().copied();
-    stores.filter(move |(pu, _)| !layout.pus[*pu].data.contains(&cache))
-}
-
-/// By how much longer lines take on the average that come from where others wrote them.
-fn farther(
-    layout: &Layout,
-    stores: &BTreeMap<Owner, Vec<(usize, f64)>>,
-    owner: Owner,
-    cache: usize,
-    to: Running<'_>,
-) -> f64 {
-    let (mut sum, mut all) = (0.0, 0.0);
-    for (pu, rate) in elsewhere(layout, stores, owner, cache) {
-        let writer = Home::Node(layout.pus[pu].node);
-        let way = layout.latency(to.pu, writer) - layout.latency(to.pu, to.homes.of(owner));
-        sum += way.max(0.0) * rate;
-        all += rate;
-    }
-    if all > 0.0 { sum / all } else { 0.0 }
 }

@@ -77,11 +77,16 @@ impl Channel {
         0
     }
 
+    /// For how long it will be busy with what has come.
+    pub fn busy(&self, now: Ps) -> Ps {
+        self.free.saturating_sub(now)
+    }
+
     /// How many lines wait or are being moved.
     pub fn backlog(&self, now: Ps) -> u64 {
         match self.service {
             0 => 0,
-            service => self.free.saturating_sub(now).div_ceil(service),
+            service => self.busy(now).div_ceil(service),
         }
     }
 

@@ -16,6 +16,7 @@ mod bandwidth;
 mod cache;
 mod directory;
 mod hierarchy;
+mod links;
 mod lru;
 mod prefetch;
 mod sets;

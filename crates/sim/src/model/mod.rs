@@ -145,6 +145,10 @@ fn is_zero(time: &Ps) -> bool {
     *time == 0
 }
 
+fn is_none(bandwidth: &f64) -> bool {
+    *bandwidth == 0.0
+}
+
 /// Address translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlbModel {
@@ -167,6 +171,9 @@ pub struct MemoryModel {
     pub latency: Ps,
     /// Bytes a second that one NUMA node's memory delivers: requests beyond queue.
     pub bandwidth: f64,
+    /// Bytes a second that the link from each node to each other one moves: lines beyond queue. 0 without limit.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub link_bandwidth: f64,
     /// By how much the latency is multiplied, by the requesting core's node and the memory's node.
     pub distance: Vec<Vec<f64>>,
 }

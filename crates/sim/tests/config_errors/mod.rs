@@ -332,6 +332,26 @@ fn of_caches_and_memory() {
 }
 
 #[test]
+fn of_links() {
+    let two = MACHINE.replace("cores = 4", "numa-nodes = 2\ncores = 2");
+    let two = two + "distance = [[1, 2], [2, 1]]\n";
+    let cases = [
+        (MACHINE, "\"1 GB/s\""),
+        (&two, "0"),
+        (&two, "\"-1 GB/s\""),
+        (&two, "\"1 Gb/s\""),
+        (&two, "[[1, 2], [2, 1]]"),
+    ];
+    let read = |(base, value): &(&str, &str)| {
+        let text = format!("{base}link-bandwidth = {value}\n");
+        machine_from_text(&text, Path::new("my/machine.toml"))
+    };
+    assert!(read(&(&two, "\"1 GB/s\"")).is_ok());
+    let told: Vec<String> = cases.iter().map(|case| told(read(case))).collect();
+    snapshot("of_links", &told.join("\n\n"));
+}
+
+#[test]
 fn of_prefetchers() {
     let with = |text: &'static str| format!("ways = 16\nprefetchers = [{text}]");
     let wrong = [

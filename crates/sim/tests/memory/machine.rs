@@ -84,6 +84,7 @@ pub fn machine(nodes: &[u32], contexts: u32, caches: Vec<CacheLevel>) -> Machine
         memory: MemoryModel {
             latency: 100 * NANOSECOND,
             bandwidth: f64::INFINITY,
+            link_bandwidth: 0.0,
             distance: vec![vec![1.0, 1.5], vec![1.5, 1.0]],
         },
         energy: None,

@@ -2,6 +2,7 @@
 
 mod against_naive;
 mod behaviour;
+mod links;
 mod machine;
 mod moves;
 mod naive;

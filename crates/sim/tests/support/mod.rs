@@ -101,6 +101,7 @@ pub fn machine(cores: usize, contexts: u32, multithreading: Multithreading) -> M
         memory: MemoryModel {
             latency: 100_000,
             bandwidth: 1e10,
+            link_bandwidth: 0.0,
             distance: vec![vec![1.0]],
         },
         energy: None,

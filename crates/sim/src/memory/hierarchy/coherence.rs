@@ -122,14 +122,18 @@ impl Memory {
             dirty = dirty.or(found.filter(|entry| entry.has(DIRTY)));
         }
         let to = own.common(&others);
+        // What is written back to the node that asks for it comes there once.
+        let home = self.directory.region(wish.region).home;
+        let from = if home == own.node { home } else { others.node };
+        let place = (from, wish.at);
         if let Some(entry) = dirty {
             counters.coherence_misses += 1;
-            self.write_back(to, entry.with(DIRTY | SHARED), wish.at, counters);
+            self.write_back(to, entry.with(DIRTY | SHARED), place, counters);
         } else if let Some(entry) = clean
             && to.is_some_and(|to| self.topology.caches[to].victim)
         {
             // It knows what the caches before it hold: the line comes by way of it.
-            self.write_back(to, entry.with(SHARED), wish.at, counters);
+            self.write_back(to, entry.with(SHARED), place, counters);
         }
         (clean.is_some(), dirty.map(|_| others.node))
     }

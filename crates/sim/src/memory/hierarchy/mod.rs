@@ -9,6 +9,7 @@ use super::{
     bandwidth::Channel,
     cache::{DIRTY, Entry, LINE_MASK, PREFETCHED, SHARED},
     directory::{Directory, Placement},
+    links::Links,
     tlb::Tlb,
     topology::{CacheAt, Occupancy, Place, Topology},
     written::Written,
@@ -34,6 +35,7 @@ pub struct Memory {
     page_bits: u32,
     /// By NUMA node.
     channels: Vec<Channel>,
+    links: Links,
     /// By the node of the PU and that of the memory: what memory takes without a queue.
     latencies: Vec<Ps>,
     /// Whether there is anything to know of regions: several groups or nodes.
@@ -200,6 +202,7 @@ impl Memory {
             line_bits,
             page_bits: page.max(1).next_power_of_two().trailing_zeros(),
             channels: vec![Channel::new(1 << line_bits, model.memory.bandwidth); nodes],
+            links: Links::new(model, nodes, 1 << line_bits),
             latencies: pairs
                 .map(|(from, to)| latency(from, to).round() as Ps)
                 .collect(),
@@ -231,6 +234,7 @@ impl Memory {
     /// Nothing is under way any more.
     pub(super) fn rest(&mut self) {
         self.channels.iter_mut().for_each(Channel::rest);
+        self.links.rest();
         for cache in &mut self.topology.caches {
             cache.prefetch.iter_mut().for_each(|its| its.rest());
             cache.port.rest();
@@ -343,7 +347,7 @@ impl Memory {
             let at = miss.at + beyond;
             beyond += self.write_through(miss.pu, miss.thread, miss.line, at, counters);
         }
-        self.write_back_all(&gone, miss.at + beyond, counters);
+        self.write_back_all(&gone, (claim.node, miss.at + beyond), counters);
         if learning != [None; 3] && miss.access != Access::Fetch {
             self.learn(miss, learning, counters);
         }
@@ -380,16 +384,17 @@ impl Memory {
         counters.bus_transactions += 1;
         let wait = self.channels[claim.home].request(at);
         // What was dirty comes from where it was, not only from its memory.
-        let row = claim.node as usize * self.channels.len();
-        let way = claim
-            .from
-            .map_or(0, |from| self.latencies[row + from as usize]);
-        wait + self.latencies[row + claim.home].max(way)
+        let node = claim.node as usize;
+        let row = node * self.channels.len();
+        let from = claim.from.map_or(claim.home, |from| from as usize);
+        let time = wait + self.latencies[row + claim.home].max(self.latencies[row + from]);
+        time + self.links.cross(from, node, at + time)
     }
 
-    fn write_back_all(&mut self, gone: &Gone, at: Ps, counters: &mut Counters) {
+    /// `node` is that of the caches.
+    fn write_back_all(&mut self, gone: &Gone, (node, at): (u32, Ps), counters: &mut Counters) {
         for (out, below) in &gone.lines[..gone.count] {
-            self.write_back(*below, *out, at, counters);
+            self.write_back(*below, *out, (node, at), counters);
         }
     }
 
@@ -419,12 +424,13 @@ impl Memory {
         (home, self.cohere(wish, counters))
     }
 
-    /// Moves a line that leaves a cache to the next one, or to memory if it is dirty, and what has to go there further on.
+    /// Moves a line that leaves a cache of a node to the next one, or to memory if it is dirty, and what has to go there
+    /// further on.
     pub(super) fn write_back(
         &mut self,
         mut to: Option<usize>,
         entry: Entry,
-        at: Ps,
+        (node, at): (u32, Ps),
         counters: &mut Counters,
     ) {
         let mut moving = entry;
@@ -450,6 +456,7 @@ impl Memory {
             1 => 0,
             _ => self.directory.home(moving.line()).unwrap_or(0) as usize,
         };
-        self.channels[home].request(at);
+        let wait = self.links.cross(node as usize, home, at);
+        self.channels[home].request(at + wait);
     }
 }

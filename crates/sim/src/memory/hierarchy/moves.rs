@@ -6,7 +6,7 @@ use crate::{
     memory::{
         access::Access,
         cache::{DIRTY, Entry, PREFETCHED},
-        topology::Path,
+        topology::{Path, Place},
     },
     units::Ps,
 };
@@ -33,7 +33,9 @@ impl Memory {
         at: Ps,
         counters: &mut Counters,
     ) -> Ps {
-        let path = self.topology.places[pu].data;
+        let Place {
+            data: path, node, ..
+        } = self.topology.places[pu];
         let Some(number) = path.all().get(1).map(|number| *number as usize) else {
             return 0;
         };
@@ -47,7 +49,7 @@ impl Memory {
             *held = held.with(DIRTY).without(PREFETCHED);
             return if merged { 0 } else { cache.port.request(at) };
         }
-        self.write_back(Some(number), entry.with(DIRTY), at, counters);
+        self.write_back(Some(number), entry.with(DIRTY), (node, at), counters);
         0
     }
 

@@ -1,6 +1,6 @@
 //! Prefetchers see misses and first uses, and ask for lines.
 
-use super::{Gone, Memory, Miss};
+use super::{Claim, Gone, Memory, Miss};
 use crate::{
     counters::Counters,
     memory::{
@@ -75,6 +75,14 @@ impl Memory {
         }
     }
 
+    /// How many lines wait where one that comes from memory would: for the channel, and for the link when that has moved it.
+    fn backlog(&self, claim: &Claim, at: Ps) -> u64 {
+        let (home, node) = (claim.home, claim.node as usize);
+        let channel = &self.channels[home];
+        let there = at + channel.busy(at) + self.latencies[node * self.channels.len() + home];
+        channel.backlog(at) + self.links.backlog(home, node, there)
+    }
+
     /// Brings a line that nobody needs yet into the cache at a place of the path, and those behind it. Returns when it is
     /// there; `None` if it is not brought.
     pub(super) fn prefetch(
@@ -90,7 +98,7 @@ impl Memory {
             return None;
         }
         let claim = self.claim(&miss, counters);
-        if self.channels[claim.home].backlog(miss.at) >= u64::from(backlog) {
+        if self.backlog(&claim, miss.at) >= u64::from(backlog) {
             return None;
         }
         let mut gone = Gone::none(claim.entry);
@@ -130,7 +138,7 @@ impl Memory {
         if self.ported {
             at += self.move_up(&path, place..reached, at);
         }
-        self.write_back_all(&gone, at, counters);
+        self.write_back_all(&gone, (claim.node, at), counters);
         Some(at)
     }
 }
