@@ -22,7 +22,7 @@ LIBRARIES := $(TARGET)/release
 # What a program needs that contains libperch.a.
 STATIC_LIBS := -Wl,--gc-sections -lgcc_s -lpthread -lm -ldl
 
-.PHONY: help run build examples test guests churn torture lint accuracy bench fidelity validation fuzz install install-files deb wheel pictures
+.PHONY: help run build examples test guests churn torture lint accuracy bench fidelity validation results fuzz install install-files deb wheel pictures
 
 help:
 	@echo "make run       build perch and show it on a real mixed program"
@@ -35,6 +35,7 @@ help:
 	@echo "make bench     perch's own cost against perf stat, and its parts"
 	@echo "make fidelity  how far the simulator's interval level is off (writes docs/fidelity.md; 20 minutes)"
 	@echo "make validation  simulated machines beside measurements of the real ones (writes docs/validation.md)"
+	@echo "make results   run all experiments again, for the tables of cmt.md, masa.md and workover.md (half an hour)"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"
 	@echo "make pictures  draw docs/images/*.svg again"
 	@echo "make install   install the command, its man pages and completions, and libperch (PREFIX=/usr/local)"
@@ -123,6 +124,11 @@ validation: build
 
 fuzz: packages
 	sh fuzz/run.sh $(or $(SECONDS),10)
+
+# All experiments, and the tables of their pages.
+results: packages
+	$(CARGO) run --release -p perch-lab --example results
+	$(CARGO) run --release -p perch-lab --example pages
 
 pictures: build
 	sh docs/images/draw.sh $(PERCH) docs/images

@@ -18,7 +18,7 @@ use crate::{
     validate::Validation,
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use std::{fmt::Write, path::Path};
+use std::{collections::BTreeMap, fmt::Write, path::Path};
 
 /// What is read of a row: the rest is the claim's own.
 #[derive(Debug, Deserialize)]
@@ -121,6 +121,15 @@ pub fn fidelity(name: &str, folder: &Path) -> Result<Measured, String> {
 /// In words: no such file, or none of that command.
 pub fn validation(folder: &Path) -> Result<Validation, String> {
     printed("validation", folder)
+}
+
+/// The state of simulator and policies ([`fingerprint::of_tournament`](crate::fingerprint::of_tournament)) with which the
+/// results of each experiment in this folder were made, by its name.
+///
+/// # Errors
+/// In words: no such file, or another content.
+pub fn fingerprints(folder: &Path) -> Result<BTreeMap<String, String>, String> {
+    printed("fingerprints", folder)
 }
 
 fn printed<T: DeserializeOwned>(name: &str, folder: &Path) -> Result<T, String> {

@@ -125,6 +125,14 @@ fn long_tables_are_those_of_this_simulator() {
         "docs/validation.md is stale: `make validation`"
     );
     let tournament = fingerprint::of_tournament(&levels).unwrap();
+    let experiments = kept::fingerprints(&docs().join("results")).unwrap();
+    for name in names() {
+        assert_eq!(
+            experiments.get(&name),
+            Some(&tournament),
+            "the results of {name} are stale: `make results`"
+        );
+    }
     let text = std::fs::read_to_string(docs().join("tournament.md")).unwrap();
     let says = format!("fingerprint `{tournament}`");
     // A page with old tables has that as its first paragraph, and one with present tables has not.

@@ -246,7 +246,7 @@ pub enum LabCommand {
         after_help = "Examples:\n  perch lab fidelity\n  perch lab fidelity -m my-machine.toml --threads 2,4"
     )]
     Fidelity {
-        /// Machines: shipped ones' names, or files [default: those of docs/fidelity.md]
+        /// Machines: shipped ones' names, or files [default: all shipped ones]
         #[arg(
             long = "machine",
             short,

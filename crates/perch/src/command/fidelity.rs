@@ -9,22 +9,10 @@ use perch_lab::fidelity::{Comparison, Difference, LIMITS, Measured, compare};
 use perch_sim::config;
 use std::{process::ExitCode, sync::Arc};
 
-/// The machines if none is named: one of each sort that is shipped.
-const MACHINES: [&str; 8] = [
-    "cmt-4x4",
-    "core2-quad",
-    "intel-xeon-ht",
-    "amd-bulldozer",
-    "ibm-power7-smt2",
-    "smt2-zen",
-    "numa-2",
-    "big-little",
-];
-
 /// What is compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Machines: names or files; those of docs/fidelity.md if there are none.
+    /// Machines: names or files; all shipped ones if there are none.
     pub machines: &'a [String],
     /// Threads of the workloads.
     pub threads: &'a [u32],
@@ -43,10 +31,12 @@ pub struct Wanted<'a> {
 /// # Errors
 /// A machine that is not there or wrong.
 pub fn fidelity(wanted: &Wanted<'_>, json: bool) -> Result<ExitCode> {
-    let named = wanted.machines.iter().map(String::as_str);
     let names: Vec<&str> = match wanted.machines.is_empty() {
-        true => MACHINES.to_vec(),
-        false => named.collect(),
+        true => config::shipped_machines()
+            .iter()
+            .map(|file| file.name)
+            .collect(),
+        false => wanted.machines.iter().map(String::as_str).collect(),
     };
     let mut machines = Vec::new();
     for name in names {
