@@ -133,7 +133,7 @@ fn shipped_files_of_mixes_are_sound_and_found_by_name() {
     );
     let path = Path::new("workloads/embedded.toml");
     let found = workload_with(&text, path, &read_shipped).unwrap();
-    assert_eq!(found.mixes[0].depends, Depends::geometric(4.6));
+    assert_eq!(found.mixes[0].depends, Depends::geometric(4.2));
     let nowhere = workload_with(&text.replace("masa", "none"), path, &read_shipped);
     let told = nowhere.unwrap_err().to_string();
     assert!(told.starts_with("workloads/embedded.toml:3:8: "), "{told}");
