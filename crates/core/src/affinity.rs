@@ -1,6 +1,6 @@
 //! Changes affinity masks of threads and interrupts, and never overwrites a mask that another process set.
 
-use crate::{Irqs, Outcome, ProcessId, PuSet, Settings, ThreadId, Weights};
+use crate::{CacheAllocation, Irqs, Outcome, ProcessId, PuSet, Settings, ThreadId, Weights};
 use serde::{Deserialize, Serialize};
 
 /// Sets `thread`'s mask to `set`, if it is still `expect`.
@@ -87,6 +87,14 @@ pub trait Affinity: Send {
     /// Access to CPU weights; `None` on machines without them, such as recordings.
     fn weights(&mut self) -> Option<&mut dyn Weights> {
         None
+    }
+
+    /// Access to the ways of caches that threads may fill.
+    ///
+    /// # Errors
+    /// Why the machine does not offer that.
+    fn cache_allocation(&mut self) -> Result<&mut dyn CacheAllocation, String> {
+        Err("this machine cannot limit the ways of caches that threads fill".to_owned())
     }
 
     /// Access to settings of the machine; `None` on machines without them, such as recordings.

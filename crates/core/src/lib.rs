@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod affinity;
+pub mod cache_ways;
 pub mod diagnostic;
 pub mod error;
 pub mod event;
@@ -33,6 +34,7 @@ pub mod units;
 pub mod weight;
 
 pub use affinity::{Affinity, MaskChange, MaskError};
+pub use cache_ways::{CacheAllocation, CacheWays, CacheWaysError, WayMask, WaysChange};
 pub use diagnostic::Diagnostic;
 pub use error::MachineError;
 pub use event::{Count, CountQuality, EventChoice, EventPlan, EventSet, Limits};

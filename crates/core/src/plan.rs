@@ -1,6 +1,6 @@
 //! What a policy asks for, and what became of it.
 
-use crate::{IrqBinding, MetricName, PuSet, Remark, SettingBinding, ThreadId, Weight};
+use crate::{CacheWays, IrqBinding, MetricName, PuSet, Remark, SettingBinding, ThreadId, Weight};
 use serde::{Deserialize, Serialize};
 
 /// Why, in a sentence and in the numbers behind it.
@@ -71,6 +71,8 @@ pub struct Binding {
 pub enum ActionKind {
     /// It gets this CPU weight.
     CpuWeight(Weight),
+    /// It may fill only these ways of its caches of a level. It finds lines in all ways, and what it has elsewhere stays.
+    CacheWays(CacheWays),
 }
 
 /// A thread, what is done to it, and why.
@@ -92,7 +94,8 @@ pub struct Plan {
     /// The bindings of interrupts, at most one per interrupt; the masks of those without one are restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irqs: Vec<IrqBinding>,
-    /// What else is done to threads, at most one action of a kind a thread. What is not in the plan is undone.
+    /// What else is done to threads, at most one action of a kind a thread; ways of caches of another level are another
+    /// kind. What is not in the plan is undone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
     /// Settings of the machine, each at most once; those without a binding are restored to the values before perch.

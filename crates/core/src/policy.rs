@@ -29,7 +29,7 @@ pub trait Policy: Send {
         false
     }
 
-    /// Whether it asks for CPU weights ([`Plan::actions`]).
+    /// Whether it asks for CPU weights ([`ActionKind::CpuWeight`](crate::ActionKind::CpuWeight)).
     fn wants_weights(&self) -> bool {
         false
     }

@@ -5,10 +5,11 @@ use crate::{
     characterise::{Characteriser, Context, DryRun, Processor, Span},
     irqs::{self, KnownIrqs},
     limiter::Limiter,
-    observer::{ActionTaken, IrqMove, Move, SettingMove},
+    observer::{IrqMove, Move, SettingMove},
     ownership::{Noticed, Ownership},
     plan_check,
     settings::{self, KnownSettings},
+    ways::{self, KnownWays},
     weights::{self, KnownNices, NiceNoticed},
 };
 use perch_core::{
@@ -76,6 +77,7 @@ pub(crate) struct Control {
     pub irqs: KnownIrqs,
     pub settings: KnownSettings,
     pub nices: KnownNices,
+    pub ways: KnownWays,
     /// The PUs to which interrupts may be sent.
     irq_pus: PuSet,
     pub processes: BTreeMap<i32, ProcessId>,
@@ -115,6 +117,7 @@ impl Control {
             irqs: KnownIrqs::new(ownership.takes_over()),
             settings: KnownSettings::default(),
             nices: KnownNices::default(),
+            ways: KnownWays::default(),
             irq_pus: PuSet::new(),
             ownership,
             processes: BTreeMap::new(),
@@ -193,6 +196,7 @@ impl Control {
         self.refused.clear();
         self.irqs.observe(&observation.irqs);
         self.settings.observe(&observation.settings);
+        self.ways.forget(&observation.ended);
         let mut taken = Taken {
             nices: self.nices.observe(observation),
             settings: self.settings.take_released(),
@@ -411,6 +415,7 @@ impl Control {
         remarks.extend(plan_check::check(plan, basis, policy));
         remarks.extend(irqs::check(plan, basis, policy));
         remarks.extend(weights::check(plan, basis, policy));
+        remarks.extend(ways::check(plan, basis, policy));
         remarks.extend(settings::check(plan, basis, policy));
         if let Some(present) = present {
             plan_check::drop_outdated(plan, present);
@@ -428,18 +433,6 @@ impl Control {
     /// What a plan that [`Control::moves`] has checked changes of settings.
     pub fn setting_moves(&self, plan: &Plan, present: &Snapshot) -> Vec<SettingMove> {
         settings::difference(plan, present)
-    }
-
-    /// What a plan that [`Control::moves`] has checked does to threads besides binding them.
-    pub fn actions(&self, plan: &Plan) -> Vec<ActionTaken> {
-        self.nices.difference(plan)
-    }
-
-    /// Takes in what would become of actions in a dry run.
-    pub fn actions_in_dry_run(&mut self, actions: &[ActionTaken]) {
-        for taken in actions {
-            self.nices.taken(taken, None, true);
-        }
     }
 
     /// Takes in what became of moves of interrupts.

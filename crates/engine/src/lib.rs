@@ -6,6 +6,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod actions;
 pub mod characterise;
 pub mod command;
 mod control;
@@ -26,6 +27,7 @@ pub mod restore;
 pub mod session;
 mod settings;
 pub mod timeline;
+mod ways;
 mod weights;
 
 pub use characterise::Processor;

@@ -9,6 +9,7 @@ use crate::{
     ownership::Ownership,
     recording::{PeriodRecord, Reader, Record, RecordingError},
     settings::KnownSettings,
+    ways::is_about_ways,
     weights::KnownNices,
 };
 use perch_core::{
@@ -149,7 +150,7 @@ impl<R: BufRead> RecordedMachine<R> {
                 sample.nice = known.before;
             }
         }
-        for taken in &period.actions {
+        for taken in period.actions.iter().filter(|taken| !is_about_ways(taken)) {
             let change = self.nices.change(taken);
             self.nices.taken(taken, change.as_ref(), false);
         }

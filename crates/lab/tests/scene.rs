@@ -77,6 +77,7 @@ fn scene(machine: &str, workload: &str, seeds: u32) -> Scene {
         search: 50,
         rules: Vec::new(),
         weights: Vec::new(),
+        ways: Vec::new(),
         stays: false,
     }
 }

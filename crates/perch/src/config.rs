@@ -49,6 +49,8 @@ pub struct ConfigFile {
     pub pin: Option<Vec<String>>,
     /// CPU weights of the policy `fixed`, such as "backup*=10" (1 to 10000, usual is 100).
     pub weight: Option<Vec<String>>,
+    /// Ways of caches that threads may fill, of the policy `fixed`, such as "stream*=L3:0x3" (on simulated machines).
+    pub ways: Option<Vec<String>>,
     /// Settings of the policies, a table each, such as [policies.workover].
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(
@@ -84,6 +86,8 @@ pub struct Settings {
     pub pin: Vec<String>,
     /// CPU weights of the policy `fixed`.
     pub weight: Vec<String>,
+    /// Ways of caches of the policy `fixed`.
+    pub ways: Vec<String>,
     /// A file of rules of the policy `fixed`.
     pub pin_file: Option<PathBuf>,
     /// The text of a calibration of the machine, for a recording's header.
@@ -99,7 +103,7 @@ pub const DEFAULT_POLICY: &str = "workover";
 pub const CALIBRATED_POLICY: &str = "symbiosis";
 
 /// The names of all settings, each with a value as it is written.
-const SETTINGS: [(&str, &str); 11] = [
+const SETTINGS: [(&str, &str); 12] = [
     ("policy", "\"cpi\""),
     ("period", "\"1s\""),
     ("interval", "\"250ms\""),
@@ -110,6 +114,7 @@ const SETTINGS: [(&str, &str); 11] = [
     ("pus", "\"0-7\""),
     ("pin", "[\"solver*=core:0-3\"]"),
     ("weight", "[\"backup*=10\"]"),
+    ("ways", "[\"stream*=L3:0x3\"]"),
     ("policies", "{ workover = { margin = 0.2 } }"),
 ];
 
@@ -360,6 +365,7 @@ impl Settings {
         );
         told.insert("pin".to_owned(), serde_json::json!(self.pins_of_both()));
         told.insert("weight".to_owned(), serde_json::json!(self.weight));
+        told.insert("ways".to_owned(), serde_json::json!(self.ways));
         told.insert(
             options_name(&self.policy),
             serde_json::json!(self.policy_config),
@@ -466,16 +472,17 @@ impl Settings {
         let policy = chosen.unwrap_or_else(|| policy().to_owned());
         if pins_given && policy != "fixed" {
             anyhow::bail!(
-                "--pin, --pin-file and --weight are rules of the policy fixed, but the policy is {policy}: drop one"
+                "--pin, --pin-file, --weight and --ways are rules of the policy fixed, but the policy is {policy}: drop one"
             );
         }
         // A file may keep rules for when `-p fixed` is given.
         let of_file = policy_given.is_none() && !pins_given && file.policy.is_some();
         let has = |rules: &Option<Vec<String>>| rules.as_ref().is_some_and(|all| !all.is_empty());
-        if of_file && policy != "fixed" && (has(&file.pin) || has(&file.weight)) {
+        let any = [&file.pin, &file.weight, &file.ways].into_iter().any(has);
+        if of_file && policy != "fixed" && any {
             anyhow::bail!(
-                "the configuration file: `pin` and `weight` are rules of the policy fixed, but its policy is {policy}: drop \
-                 one"
+                "the configuration file: `pin`, `weight` and `ways` are rules of the policy fixed, but its policy is \
+                 {policy}: drop one"
             );
         }
         let from_file = |text: &String| parse_period(text).map_err(anyhow::Error::msg);
@@ -514,6 +521,11 @@ impl Settings {
                 args.weight.clone()
             } else {
                 file.weight.unwrap_or_default()
+            },
+            ways: if pins_given {
+                args.ways.clone()
+            } else {
+                file.ways.unwrap_or_default()
             },
             pin_file: args.pin_file.clone(),
             calibration: None,

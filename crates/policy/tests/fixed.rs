@@ -1,7 +1,7 @@
 //! Manual binding: rules, locations, turns.
 
 use crate::support::*;
-use perch_core::{Policy, PuSet};
+use perch_core::{ActionKind, Policy, PuSet, ThreadId};
 use perch_policy::{
     Fixed, FixedConfig,
     fixed::{Location, Rule, parse_rules},
@@ -98,6 +98,70 @@ fn the_first_rule_that_matches_wins() {
         .collect();
     assert_eq!(bound, [(id(0), "0".to_owned()), (id(1), "2-3".to_owned())]);
     assert_eq!(plan.bindings[1].reason.text, "rule 'worker*=core:1'");
+}
+
+fn with_ways(rules: &[&str]) -> Result<Fixed, String> {
+    let ways = rules.iter().map(|rule| (*rule).to_owned()).collect();
+    Fixed::new(&FixedConfig {
+        ways,
+        ..FixedConfig::default()
+    })
+    .map_err(|error| error.to_string())
+}
+
+#[test]
+fn of_each_level_the_first_rule_of_ways_wins() {
+    let mut world = World::regular(1, 4, 2, &[0.0; 3]);
+    world.snapshot.threads[1].info.name = "stream-1".into();
+    world.snapshot.threads[2].info.process = "other".into();
+    let rules = ["stream*=L3:0x3", "app=L3:0xffc", "app=L2:0x1", "*-1=L3:0x1"];
+    let mut policy = with_ways(&rules).unwrap();
+    assert!(!policy.wants_weights());
+    let plan = policy.decide(&world.snapshot);
+    let given: Vec<(ThreadId, String, &str)> = plan
+        .actions
+        .iter()
+        .map(|action| match action.what {
+            ActionKind::CacheWays(ways) => (action.thread, ways.to_string(), &*action.reason.text),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        given,
+        [
+            (id(0), "L3:0xffc".to_owned(), "rule 'app=L3:0xffc'"),
+            (id(0), "L2:0x1".to_owned(), "rule 'app=L2:0x1'"),
+            (id(1), "L3:0x3".to_owned(), "rule 'stream*=L3:0x3'"),
+            (id(1), "L2:0x1".to_owned(), "rule 'app=L2:0x1'"),
+        ]
+    );
+    assert!(plan.bindings.is_empty());
+    let json = serde_json::to_value(plan.actions[2].what).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!({"cache-ways": {"level": 3, "ways": 3}})
+    );
+}
+
+#[test]
+fn bad_rules_of_ways_are_shown_with_the_place() {
+    let wrong = |rule| with_ways(&[rule]).unwrap_err();
+    for (rule, why, at) in [
+        ("stream L3:0x3", "there is no '='", 13),
+        ("=L3:0x3", "no pattern before '='", 0),
+        ("stream*=0x3", "such as L3:0x3, not `0x3`", 8),
+        ("stream*=L3:3", "such as L3:0x3, not `L3:3`", 8),
+        ("stream*=L3:0x0", "at least one way", 8),
+        ("stream*=L3:0x5", "next to each other", 8),
+        ("stream*=L1:0x1", "level 2 or 3, not 1", 8),
+    ] {
+        let text = wrong(rule);
+        assert!(text.contains(why), "{text}");
+        assert!(
+            text.ends_with(&format!("\n    {rule}\n    {}^", " ".repeat(at))),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::{
     thread::Thread,
     units::Ps,
 };
+use perch_core::CacheWays;
 use std::sync::Arc;
 
 /// Cores run one after the other, this many picoseconds each, and each time another core is first, so that none is always
@@ -91,6 +92,12 @@ impl Processor for CycleLevel {
             if core.pace() != pace {
                 core.set_pace(now, pace);
             }
+        }
+    }
+
+    fn set_ways(&mut self, index: u32, thread: &Thread) {
+        for level in CacheWays::FIRST_LEVEL..=CacheWays::LAST_LEVEL {
+            self.memory.confine(index, level, thread.ways.bits(level));
         }
     }
 

@@ -26,6 +26,7 @@ pub mod thread;
 pub mod timeline;
 pub mod topology;
 pub mod units;
+pub mod ways;
 pub mod workload;
 
 pub use sharing::Shared;

@@ -24,6 +24,9 @@ pub(crate) trait Processor: Send {
     /// From `now` on, which is how far it got, each core is at this operating point, as far as it can be set.
     fn set_points(&mut self, now: Ps, points: &[OperatingPoint]);
 
+    /// From now on a thread may fill the ways of caches that it says it may.
+    fn set_ways(&mut self, index: u32, thread: &Thread);
+
     /// Lets threads find their caches as if they had run where they are for long.
     fn warm(&mut self, threads: &[Thread]);
 

@@ -6,6 +6,7 @@ use crate::{
     memory::Access,
     stream::{Instruction, MixStream, Random, RecordedStream, Stream},
     units::Ps,
+    ways::Ways,
     workload::{Mix, Step, ThreadModel},
 };
 use perch_core::{PuSet, scheduler_weight};
@@ -108,6 +109,8 @@ pub struct Thread {
     pub mask: PuSet,
     /// Its nice value, -20 to 19.
     pub nice: i32,
+    /// The ways of caches that it may fill.
+    pub ways: Ways,
     /// Where it runs, while it does.
     pub place: Option<Place>,
     /// Where it ran last or waits to run.
@@ -189,6 +192,7 @@ impl Thread {
             state: State::Runnable,
             mask,
             nice: model.nice,
+            ways: Ways::default(),
             place: None,
             last_pu: 0,
             cpu_time: 0,

@@ -2,6 +2,7 @@
 //! here is not run; `perch`'s test `project` finds it.
 
 mod cache_moves;
+mod cache_ways;
 mod clocks;
 mod config;
 mod config_errors;

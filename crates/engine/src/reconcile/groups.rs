@@ -125,6 +125,7 @@ impl Reconciler {
                         records.extend(self.remove(thread, machine).1);
                     }
                 }
+                Some(ActionKind::CacheWays(_)) => {}
                 None => {
                     let (outcome, record) = self.remove(thread, machine);
                     // The thread has left the group, or the group is empty.

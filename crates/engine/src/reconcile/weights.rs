@@ -5,6 +5,7 @@ use crate::{
     control::Control,
     journal::{NiceRecord, Record},
     observer::ActionTaken,
+    ways::is_about_ways,
     weights::NiceNoticed,
 };
 use perch_core::{Affinity, Machine, NiceChange, Outcome, Remark, Scope, ThreadId};
@@ -55,7 +56,7 @@ impl Reconciler {
         Some((target, record))
     }
 
-    /// Journals and carries out actions, and fills in what became of them.
+    /// Journals and carries out those of actions that are about weights, and fills in what became of them.
     pub fn apply_actions<M: Machine>(
         &mut self,
         control: &mut Control,
@@ -67,6 +68,9 @@ impl Reconciler {
         let mut changes = Vec::new();
         let mut groups = Vec::new();
         for (at, taken) in actions.iter_mut().enumerate() {
+            if is_about_ways(taken) {
+                continue;
+            }
             if let Some(group) = self.group_of(taken.thread) {
                 groups.push((at, group.to_owned()));
                 continue;

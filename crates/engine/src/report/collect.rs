@@ -2,12 +2,13 @@
 
 use super::{
     GroupReport, MoveReport, Moves, OwnCost, PackageEnergy, Placements, Report, Role, ThreadReport,
-    Trust, VERSION, accumulator::Accumulator, rows, system::System, timeline::PlacementTimeline,
+    Trust, VERSION, accumulator::Accumulator, given::Given, rows, system::System,
+    timeline::PlacementTimeline,
 };
 use crate::observer::{Move, Period, SessionEnd, SessionSink, Start};
 use perch_core::{
-    ActionKind, MetricSource, Observation, Outcome, PuSet, Reading, Remark, Snapshot, ThreadId,
-    ThreadInfo, ThreadSample, Unmanaged, Weight, metric::names,
+    MetricSource, Observation, Outcome, PuSet, Reading, Remark, Snapshot, ThreadId, ThreadInfo,
+    ThreadSample, Unmanaged, metric::names,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
@@ -67,7 +68,7 @@ struct Thread {
     ended: bool,
     unmanaged: Option<Unmanaged>,
     bound: Option<PuSet>,
-    weight: Option<Weight>,
+    given: Given,
     accumulator: Accumulator,
 }
 
@@ -242,7 +243,7 @@ impl Collector {
             ended: false,
             unmanaged: None,
             bound: None,
-            weight: None,
+            given: Given::default(),
             accumulator: Accumulator::default(),
         });
         // The sample of a thread that ended goes from where its last one ended to its own end.
@@ -417,11 +418,8 @@ impl SessionSink for Collector {
             }
         }
         for taken in &period.actions {
-            let done = matches!(taken.outcome, Outcome::Applied | Outcome::NotApplied);
-            if let (true, Some(ActionKind::CpuWeight(weight)), Some(thread)) =
-                (done, taken.to, self.threads.get_mut(&taken.thread))
-            {
-                thread.weight = Some(weight);
+            if let Some(thread) = self.threads.get_mut(&taken.thread) {
+                thread.given.note(taken);
             }
         }
         self.system.period(period);
@@ -495,7 +493,8 @@ fn thread(thread: &Thread) -> ThreadReport {
         ended: thread.ended,
         unmanaged: thread.unmanaged,
         bound: thread.bound.clone(),
-        weight: thread.weight,
+        weight: thread.given.weight,
+        cache_ways: thread.given.ways.clone(),
         role: stats.role(),
         stats,
     }

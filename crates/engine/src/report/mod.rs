@@ -3,6 +3,7 @@
 
 mod accumulator;
 mod collect;
+mod given;
 mod rows;
 mod system;
 mod timeline;
@@ -12,8 +13,8 @@ pub use system::LeftThread;
 
 use crate::{observer::Cause, restore::RestoreReport};
 use perch_core::{
-    MetricName, MetricSource, Outcome, PuSet, Reason, Remark, Setting, SettingValue, ThreadId,
-    Unmanaged, Weight,
+    CacheWays, MetricName, MetricSource, Outcome, PuSet, Reason, Remark, Setting, SettingValue,
+    ThreadId, Unmanaged, Weight,
 };
 use serde::{Deserialize, Serialize};
 
@@ -308,6 +309,9 @@ pub struct ThreadReport {
     /// The CPU weight that perch gave it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<Weight>,
+    /// The ways of caches that perch last let it fill.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cache_ways: Vec<CacheWays>,
     /// What it mostly was.
     pub role: Role,
     /// What it did.

@@ -3,6 +3,7 @@
 use super::{Session, Wants, names, ramp::Ramp};
 use crate::{
     command::{Answer, Command, CommandError, Queued},
+    control::Control,
     decider::Decider,
     observer::Cause,
     restore::RestoreReport,
@@ -223,6 +224,14 @@ impl<M: Machine> Session<M> {
 
     fn forget(&mut self, target: u32) {
         self.attached.retain(|(_, of)| *of != target);
+        let Control {
+            ways, ownership, ..
+        } = &mut self.control;
+        let of_target = |thread| {
+            let owned = ownership.get(thread);
+            owned.is_some_and(|owned| ownership.target(owned.pid) == target)
+        };
+        ways.give_back(self.machine.affinity(), of_target);
         if let Some(targets) = self.machine.targets() {
             targets.detach(target);
         }

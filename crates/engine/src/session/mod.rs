@@ -425,6 +425,8 @@ impl<M: Machine> Session<M> {
             reconciler.apply_settings(known, affinity, &mut settings, remarks);
             let (control, machine) = (&mut self.control, &mut self.machine);
             reconciler.apply_actions(control, machine, &mut actions, remarks);
+            let affinity = self.machine.affinity();
+            self.control.ways.apply(affinity, &mut actions, remarks);
         } else {
             self.control.actions_in_dry_run(&actions);
         }
@@ -440,7 +442,9 @@ impl<M: Machine> Session<M> {
     }
 
     fn give_back(&mut self) -> RestoreReport {
-        self.machine.affinity().place_own(None);
+        let affinity = self.machine.affinity();
+        affinity.place_own(None);
+        self.control.ways.give_back(affinity, |_| true);
         match &mut self.reconciler {
             Some(reconciler) => reconciler.give_back(&mut self.machine),
             None => RestoreReport::default(),

@@ -378,6 +378,7 @@ impl KnownNices {
         let wanted: BTreeMap<ThreadId, &Action> = plan
             .actions
             .iter()
+            .filter(|action| is_weight(action))
             .map(|action| (action.thread, action))
             .collect();
         let mut held: Vec<ThreadId> = self
@@ -417,6 +418,7 @@ impl KnownNices {
         let known = self.get(taken.thread)?;
         let set = match taken.to {
             Some(ActionKind::CpuWeight(weight)) => weight.nice(),
+            Some(ActionKind::CacheWays(_)) => return None,
             None => known.before,
         };
         (set != known.current).then_some(NiceChange {
@@ -456,6 +458,10 @@ impl KnownNices {
     }
 }
 
+fn is_weight(action: &Action) -> bool {
+    matches!(action.what, ActionKind::CpuWeight(_))
+}
+
 fn known_current(threads: &mut FxHashMap<ThreadId, Known>, id: ThreadId, nice: i32) {
     if let Some(known) = threads.get_mut(&id) {
         known.current = nice;
@@ -468,6 +474,9 @@ pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<R
     let mut wrong = Vec::new();
     let mut seen = FxHashSet::default();
     plan.actions.retain(|action| {
+        if !is_weight(action) {
+            return true;
+        }
         let fault = match snapshot.thread(action.thread) {
             None => Some("gave a thread a weight that is not there"),
             Some(_) if !seen.insert(action.thread) => Some("gave a thread two weights"),

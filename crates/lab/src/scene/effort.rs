@@ -53,6 +53,7 @@ mod tests {
             search: 1,
             rules: Vec::new(),
             weights: Vec::new(),
+            ways: Vec::new(),
             stays: false,
         };
         scene.host_seconds()

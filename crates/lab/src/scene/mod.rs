@@ -28,7 +28,7 @@ use crate::{
 use alone::{Alone, wait_for_each_other};
 use meter::Meter;
 use perch_core::{ThreadId, ThreadInfo};
-use perch_policy::fixed::{Rule, WeightRule};
+use perch_policy::fixed::{Rule, WaysRule, WeightRule};
 use perch_sim::{
     detail::Detail,
     model::MachineModel,
@@ -72,6 +72,8 @@ pub struct Scene {
     pub rules: Vec<Rule>,
     /// Its weights, likewise.
     pub weights: Vec<WeightRule>,
+    /// Its rules of ways of caches, likewise.
+    pub ways: Vec<WaysRule>,
     /// Whether systems remember which thread was on which PU when.
     pub stays: bool,
 }
@@ -340,9 +342,12 @@ fn vain(scene: &Scene, results: &[Outcome]) -> Vec<String> {
     let rules = rules.filter(|rule| none(&|thread| rule.matches(thread)));
     let weights = scene.weights.iter();
     let weights = weights.filter(|rule| none(&|thread| rule.matches(thread)));
+    let ways = scene.ways.iter();
+    let ways = ways.filter(|rule| none(&|thread| rule.matches(thread)));
     let names = rules
         .map(ToString::to_string)
-        .chain(weights.map(ToString::to_string));
+        .chain(weights.map(ToString::to_string))
+        .chain(ways.map(ToString::to_string));
     names
         .map(|rule| format!("fixed: no thread or program has a name for the rule {rule}"))
         .collect()

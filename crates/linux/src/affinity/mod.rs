@@ -19,6 +19,7 @@ use perch_core::{
     Affinity, IrqChange, IrqState, Irqs, MaskChange, MaskError, Outcome, ProcessId, PuSet, Setting,
     SettingChange, SettingSample, SettingValue, Settings, ThreadId, Weights,
     affinity::{Descendant, Image},
+    cache_ways::CacheAllocation,
 };
 use rustix::io::Errno;
 use std::{
@@ -170,6 +171,15 @@ impl Affinity for LinuxAffinity {
 
     fn weights(&mut self) -> Option<&mut dyn Weights> {
         Some(self)
+    }
+
+    fn cache_allocation(&mut self) -> Result<&mut dyn CacheAllocation, String> {
+        Err(
+            "perch sets ways of caches only on simulated machines: on a live one it would have to make groups in resctrl, \
+             which it could not remove after it was killed. Leave out --ways, or set them yourself \
+             (`schemata` in /sys/fs/resctrl)"
+                .to_owned(),
+        )
     }
 
     fn irqs(&mut self) -> Option<&mut dyn Irqs> {

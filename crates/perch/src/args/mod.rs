@@ -223,6 +223,9 @@ pub struct ReplayArgs {
     /// Set CPU weights by hand (policy fixed); repeatable
     #[arg(long, value_name = "PATTERN=WEIGHT")]
     pub weight: Vec<String>,
+    /// Set ways of caches by hand (policy fixed); repeatable
+    #[arg(long, value_name = "PATTERN=WAYS")]
+    pub ways: Vec<String>,
     /// Read --pin rules from a file, one a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pin_file: Option<PathBuf>,

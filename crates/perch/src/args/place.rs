@@ -63,6 +63,10 @@ pub struct TuningArgs {
     /// 'backup*=10'; repeatable
     #[arg(long, value_name = "PATTERN=WEIGHT", help_heading = "Policy")]
     pub weight: Vec<String>,
+    /// Set the ways of caches that threads may fill (policy fixed): thread or program name pattern = level and mask, such as
+    /// 'stream*=L3:0x3'; on simulated machines only; repeatable
+    #[arg(long, value_name = "PATTERN=WAYS", help_heading = "Policy")]
+    pub ways: Vec<String>,
     /// Read --pin rules from a file, one a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Policy")]
     pub pin_file: Option<PathBuf>,
@@ -83,7 +87,8 @@ pub struct TuningArgs {
 impl TuningArgs {
     /// Whether rules of the policy `fixed` are given.
     pub fn has_rules(&self) -> bool {
-        !self.pin.is_empty() || !self.weight.is_empty() || self.pin_file.is_some()
+        let given = [&self.pin, &self.weight, &self.ways];
+        given.iter().any(|rules| !rules.is_empty()) || self.pin_file.is_some()
     }
 }
 

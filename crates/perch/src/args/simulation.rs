@@ -97,6 +97,10 @@ pub struct SimArgs {
     /// CPU weights of the policy fixed: thread or program name pattern = weight, 1 to 10000, usual is 100; repeatable
     #[arg(long, value_name = "PATTERN=WEIGHT")]
     pub weight: Vec<String>,
+    /// Ways of caches that threads may fill, by the policy fixed: thread or program name pattern = level and mask, such as
+    /// 'stream*=L3:0x3'; repeatable
+    #[arg(long, value_name = "PATTERN=WAYS")]
+    pub ways: Vec<String>,
     /// Read --pin rules from a file, one a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pin_file: Option<PathBuf>,
@@ -132,7 +136,8 @@ pub struct SimArgs {
 impl SimArgs {
     /// Whether rules of the policy `fixed` are given.
     pub fn has_rules(&self) -> bool {
-        !self.pin.is_empty() || !self.weight.is_empty() || self.pin_file.is_some()
+        let given = [&self.pin, &self.weight, &self.ways];
+        given.iter().any(|rules| !rules.is_empty()) || self.pin_file.is_some()
     }
 
     /// What these say in the words of `perch run`, with a policy.
@@ -146,6 +151,7 @@ impl SimArgs {
             "fixed" => TuningArgs {
                 pin: self.pin.clone(),
                 weight: self.weight.clone(),
+                ways: self.ways.clone(),
                 pin_file: self.pin_file.clone(),
                 ..TuningArgs::default()
             },

@@ -143,6 +143,7 @@ impl TopArgs {
             config: None,
             pin: Vec::new(),
             weight: Vec::new(),
+            ways: Vec::new(),
             pin_file: None,
             pins: None,
             explain: false,

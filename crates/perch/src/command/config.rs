@@ -64,6 +64,7 @@ fn defaults() -> Result<String> {
         "profile" => "# profile = \"zen4\"       # detected".to_owned(),
         "pus" => "# pus = \"0-7\"            # all that are usable".to_owned(),
         "weight" => "# weight = [\"backup*=10\"]".to_owned(),
+        "ways" => "# ways = [\"stream*=L3:0x3\"]".to_owned(),
         "pin" => "# pin = [\"solver*=core:0-3\"]".to_owned(),
         other => format!("# {other} ="),
     };
@@ -144,6 +145,7 @@ fn in_force(args: &ConfigArgs) -> Result<(String, Settings)> {
         take_over: Some(settings.take_over),
         pus: settings.pus.map(|pus| pus.to_string()),
         weight: Some(settings.weight).filter(|weights| !weights.is_empty()),
+        ways: Some(settings.ways).filter(|ways| !ways.is_empty()),
         pin: Some(settings.pin).filter(|pins| !pins.is_empty()),
         policies: [(settings.policy, toml::Value::Table(policy))]
             .into_iter()

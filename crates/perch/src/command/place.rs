@@ -218,7 +218,7 @@ pub(super) fn can_be_used(settings: &Settings) -> Result<()> {
     let here = load(&Source::Native)?;
     chosen(settings, &here, &here)?;
     let rules = Rules::of(settings)?;
-    let has_rules = !(rules.pus.is_empty() && rules.weights.is_empty());
+    let has_rules = !rules.is_empty();
     if settings.policy == "fixed" && !has_rules && settings.policy_config.is_empty() {
         return Ok(());
     }

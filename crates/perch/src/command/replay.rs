@@ -152,6 +152,7 @@ fn settings(args: &ReplayArgs, header: &Header) -> Result<Settings> {
         config: args.config.clone(),
         pin: args.pin.clone(),
         weight: args.weight.clone(),
+        ways: args.ways.clone(),
         pin_file: args.pin_file.clone(),
         ..TuningArgs::default()
     };
@@ -174,6 +175,7 @@ fn settings(args: &ReplayArgs, header: &Header) -> Result<Settings> {
                 .unwrap_or_default()
         };
         (asked.tuning.pin, asked.tuning.weight) = (recorded("pin"), recorded("weight"));
+        asked.tuning.ways = recorded("ways");
     }
     let mut settings = Settings::new(&asked)?;
     if again {

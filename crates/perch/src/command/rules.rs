@@ -7,25 +7,28 @@ use perch_core::{Policy, Remark, ThreadInfo, Topology};
 use perch_engine::{Period, SessionSink};
 use perch_policy::{
     Fixed,
-    fixed::{Rule, RuleError, WeightRule, parse_rules},
+    fixed::{Rule, RuleError, WaysRule, WeightRule, parse_rules},
 };
 use std::path::Path;
 
-/// What `--pin-file`, `--pin` and `--weight` say.
+/// What `--pin-file`, `--pin`, `--weight` and `--ways` say.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// PUs of threads: those of the file first.
     pub pus: Vec<Rule>,
     /// Weights of threads.
     pub weights: Vec<WeightRule>,
+    /// Ways of caches that threads may fill.
+    pub ways: Vec<WaysRule>,
 }
 
 impl Rules {
-    /// Reads them.
+    /// Reads them; `rules` are those of `--pin`, `--weight` and `--ways`.
     ///
     /// # Errors
     /// A file that cannot be read, what is no rule.
-    pub fn read(file: Option<&Path>, pins: &[String], weights: &[String]) -> Result<Self> {
+    pub fn read(file: Option<&Path>, rules: [&[String]; 3]) -> Result<Self> {
+        let [pins, weights, ways] = rules;
         let mut pus = Vec::new();
         if let Some(path) = file {
             let text = perch_files::read_to_string(path)
@@ -42,7 +45,16 @@ impl Rules {
         Ok(Self {
             pus,
             weights: weights.collect::<Result<_, RuleError>>()?,
+            ways: ways
+                .iter()
+                .map(|rule| rule.parse())
+                .collect::<Result<_, RuleError>>()?,
         })
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.pus.is_empty() && self.weights.is_empty() && self.ways.is_empty()
     }
 
     /// Those of these settings; none for another policy than `fixed`.
@@ -53,8 +65,7 @@ impl Rules {
         match &*settings.policy {
             "fixed" => Self::read(
                 settings.pin_file.as_deref(),
-                &settings.pin,
-                &settings.weight,
+                [&settings.pin, &settings.weight, &settings.ways],
             ),
             _ => Ok(Self::default()),
         }
@@ -65,7 +76,7 @@ impl Rules {
     /// # Errors
     /// No such policy or setting, a rule that names what the machine has not.
     pub fn policy(self, settings: &Settings, topology: &Topology) -> Result<Box<dyn Policy>> {
-        if self.pus.is_empty() && self.weights.is_empty() {
+        if self.is_empty() {
             return settings.build();
         }
         for rule in &self.pus {
@@ -74,7 +85,9 @@ impl Rules {
                 .map_err(|error| anyhow::anyhow!("{error} (see `perch topology`)"))?;
         }
         Ok(Box::new(
-            Fixed::from_rules(self.pus).with_weights(self.weights),
+            Fixed::from_rules(self.pus)
+                .with_weights(self.weights)
+                .with_ways(self.ways),
         ))
     }
 }
@@ -100,6 +113,7 @@ impl Unmatched {
     fn see(&mut self, thread: &ThreadInfo) {
         self.0.pus.retain(|rule| !rule.matches(thread));
         self.0.weights.retain(|rule| !rule.matches(thread));
+        self.0.ways.retain(|rule| !rule.matches(thread));
     }
 
     /// A note for each rule that is left.
@@ -110,13 +124,14 @@ impl Unmatched {
             let text = format!("no thread or program had a name for the rule {rule}");
             Remark::note("rule-without-thread", text)
         };
-        rules.chain(weights).map(note).collect()
+        let ways = self.0.ways.iter().map(ToString::to_string);
+        rules.chain(weights).chain(ways).map(note).collect()
     }
 }
 
 impl SessionSink for Unmatched {
     fn period(&mut self, period: &Period) {
-        if self.0.pus.is_empty() && self.0.weights.is_empty() {
+        if self.0.is_empty() {
             return;
         }
         for sample in &period.observation.threads {

@@ -143,8 +143,8 @@ fn setting_line(at: u64, made: &SettingMove) -> String {
 /// `  3.0 s  worker-2 (4711) weight 10: rule 'worker*=10'`.
 fn action_line(at: u64, name: &str, taken: &ActionTaken) -> String {
     let what = match taken.to {
-        Some(ActionKind::CpuWeight(weight)) => format!("weight {weight}"),
-        None => "weight as before".to_owned(),
+        Some(kind) => action(&kind),
+        None => as_before(taken.from.as_ref()),
     };
     let label = format!("{:>5.1} s  ", at as f64 / 1e9);
     let text = format!(
@@ -155,6 +155,22 @@ fn action_line(at: u64, name: &str, taken: &ActionTaken) -> String {
         printable(&why(&taken.reason)),
     );
     wrapped(&label, &text)
+}
+
+/// `weight 10` or `ways L3:0x3`.
+pub fn action(kind: &ActionKind) -> String {
+    match kind {
+        ActionKind::CpuWeight(weight) => format!("weight {weight}"),
+        ActionKind::CacheWays(ways) => format!("ways {ways}"),
+    }
+}
+
+/// What there is without an action, or after this one was undone.
+pub fn as_before(undone: Option<&ActionKind>) -> String {
+    match undone {
+        Some(ActionKind::CacheWays(ways)) => format!("all ways of L{}", ways.level()),
+        Some(ActionKind::CpuWeight(_)) | None => "weight as before".to_owned(),
+    }
 }
 
 /// A reason with the numbers that its text does not say already.

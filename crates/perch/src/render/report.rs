@@ -137,15 +137,19 @@ fn points(report: &Report) -> String {
 /// The code with which policies say why they bind nothing.
 const NOTHING_TO_PLACE: &str = "nothing-to-place";
 
-/// What was given CPU weights, and how much.
-fn weights(report: &Report) -> String {
-    let mut names: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+/// What was given CPU weights and ways of caches, and which.
+fn given(report: &Report) -> String {
+    let mut names: BTreeMap<(u32, String), Vec<&str>> = BTreeMap::new();
     for thread in &report.threads {
-        if let Some(weight) = thread.weight {
-            names.entry(weight.get()).or_default().push(&thread.name);
+        let weight = thread.weight.iter();
+        let weight = weight.map(|weight| (weight.get(), format!("CPU weight {weight}")));
+        let ways = thread.cache_ways.iter();
+        let ways = ways.map(|ways| (u32::MAX, format!("fill only ways {ways}")));
+        for what in weight.chain(ways) {
+            names.entry(what).or_default().push(&thread.name);
         }
     }
-    let lines = names.into_iter().map(|(weight, mut names)| {
+    let lines = names.into_iter().map(|((_, what), mut names)| {
         let threads = count(names.len(), "thread");
         let more = match names.len().saturating_sub(NAMED) {
             0 => String::new(),
@@ -154,10 +158,7 @@ fn weights(report: &Report) -> String {
         names.truncate(NAMED);
         wrapped(
             "",
-            &format!(
-                "CPU weight {weight}: {threads} ({}{more})",
-                names.join(", ")
-            ),
+            &format!("{what}: {threads} ({}{more})", names.join(", ")),
         )
     });
     lines.collect()
@@ -167,7 +168,7 @@ fn weights(report: &Report) -> String {
 const NAMED: usize = 8;
 
 fn ending(report: &Report) -> String {
-    let mut text = weights(report);
+    let mut text = given(report);
     for (why, number) in &report.unmanaged {
         let _ = writeln!(
             text,

@@ -7,15 +7,18 @@ mod likwid;
 mod location;
 mod pattern;
 mod rule;
+mod ways;
 mod weight;
 
 pub use location::{Location, LocationError};
 pub use rule::{Rule, RuleError, parse_rules};
+pub use ways::WaysRule;
 pub use weight::WeightRule;
 
 use crate::{PolicyError, history::PerThread};
 use perch_core::{
-    Action, ActionKind, Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadState,
+    Action, ActionKind, Binding, Plan, Policy, PuSet, Reason, Remark, Snapshot, ThreadInfo,
+    ThreadState,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,13 +35,18 @@ pub struct FixedConfig {
     /// Rules `PATTERN=WEIGHT`, the first that matches a thread's or its process's name wins. WEIGHT is 1 to 10000, where
     /// 100 is the usual one: of two threads that want one PU, each gets time in proportion to its weight.
     pub weight: Vec<String>,
+    /// Rules `PATTERN=WAYS`: threads whose names, or whose processes', match may fill only these ways of their caches of a
+    /// level, though they hit in all. WAYS is the level, 2 or 3, and a hexadecimal mask of neighbouring ways, such as `L3:0x3`.
+    /// For each level the first rule that matches wins.
+    pub ways: Vec<String>,
 }
 
-/// The policy `fixed`: the user's own rules for PUs and weights.
+/// The policy `fixed`: the user's own rules for PUs, weights and ways of caches.
 #[derive(Debug)]
 pub struct Fixed {
     rules: Vec<Rule>,
     weights: Vec<WeightRule>,
+    ways: Vec<WaysRule>,
     /// Which rule each thread matched, by what names, and which of the rule's PUs it got.
     memory: PerThread<Option<Match>>,
 }
@@ -49,6 +57,8 @@ struct Match {
     process: String,
     rule: Option<usize>,
     weight: Option<usize>,
+    /// For each level at most one.
+    ways: Vec<usize>,
     turn: Option<u32>,
 }
 
@@ -63,19 +73,28 @@ impl Fixed {
         let weights: Vec<_> = weights.map(|rule| rule.parse::<WeightRule>()).collect();
         let wrong = rules.iter().filter_map(|rule| rule.as_ref().err());
         let wrong = wrong.chain(weights.iter().filter_map(|rule| rule.as_ref().err()));
+        let ways: Vec<_> = config
+            .ways
+            .iter()
+            .map(|rule| rule.parse::<WaysRule>())
+            .collect();
+        let wrong = wrong.chain(ways.iter().filter_map(|rule| rule.as_ref().err()));
         let errors: Vec<String> = wrong.map(ToString::to_string).collect();
         if !errors.is_empty() {
             return Err(PolicyError::Rules(errors.join("\n")));
         }
-        if rules.is_empty() && weights.is_empty() {
+        if rules.is_empty() && weights.is_empty() && ways.is_empty() {
             return Err(PolicyError::Rules(
-                "policy fixed needs at least one rule: --pin 'PATTERN=PUS', such as --pin 'worker*=0-3', or --weight \
-                 'PATTERN=WEIGHT'"
+                "policy fixed needs at least one rule: --pin 'PATTERN=PUS', such as --pin 'worker*=0-3', --weight \
+                 'PATTERN=WEIGHT', or --ways 'PATTERN=WAYS'"
                     .to_owned(),
             ));
         }
         let weights = weights.into_iter().flatten().collect();
-        Ok(Self::from_rules(rules.into_iter().flatten().collect()).with_weights(weights))
+        let fixed = Self::from_rules(rules.into_iter().flatten().collect());
+        Ok(fixed
+            .with_weights(weights)
+            .with_ways(ways.into_iter().flatten().collect()))
     }
 
     /// A policy with rules that were read already, such as those of a file ([`parse_rules`]).
@@ -83,6 +102,7 @@ impl Fixed {
         Self {
             rules,
             weights: Vec::new(),
+            ways: Vec::new(),
             memory: PerThread::default(),
         }
     }
@@ -92,6 +112,26 @@ impl Fixed {
     pub fn with_weights(mut self, weights: Vec<WeightRule>) -> Self {
         self.weights = weights;
         self
+    }
+
+    /// The same policy with rules of ways of caches.
+    #[must_use]
+    pub fn with_ways(mut self, ways: Vec<WaysRule>) -> Self {
+        self.ways = ways;
+        self
+    }
+
+    /// Which rules of ways are for a thread: of each level the first one.
+    fn ways_of(&self, info: &ThreadInfo) -> Vec<usize> {
+        let level = |rule: usize| self.ways[rule].ways.level();
+        let mut found: Vec<usize> = Vec::new();
+        for rule in 0..self.ways.len() {
+            let taken = found.iter().any(|other| level(*other) == level(rule));
+            if !taken && self.ways[rule].matches(info) {
+                found.push(rule);
+            }
+        }
+        found
     }
 
     /// Matches threads that are new or have changed their name.
@@ -106,6 +146,7 @@ impl Fixed {
                     process: info.process.to_string(),
                     rule: self.rules.iter().position(|rule| rule.matches(info)),
                     weight: self.weights.iter().position(|rule| rule.matches(info)),
+                    ways: self.ways_of(info),
                     turn: None,
                 });
             }
@@ -224,13 +265,21 @@ impl Policy for Fixed {
             }
         }
         for (at, thread) in snapshot.threads.iter().enumerate() {
-            let rule = self.memory[at].as_ref().and_then(|m| m.weight);
-            if let Some(rule) = rule.map(|rule| &self.weights[rule]) {
+            let Some(found) = self.memory[at].as_ref() else {
+                continue;
+            };
+            let mut action = |what, rule: &dyn std::fmt::Display| {
                 plan.actions.push(Action {
                     thread: thread.info.id,
-                    what: ActionKind::CpuWeight(rule.weight),
+                    what,
                     reason: Reason::new(format!("rule {rule}")),
                 });
+            };
+            if let Some(rule) = found.weight.map(|rule| &self.weights[rule]) {
+                action(ActionKind::CpuWeight(rule.weight), rule);
+            }
+            for rule in found.ways.iter().map(|rule| &self.ways[*rule]) {
+                action(ActionKind::CacheWays(rule.ways), rule);
             }
         }
         plan.remarks = remarks;

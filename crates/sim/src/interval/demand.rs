@@ -4,6 +4,7 @@ use super::{homes::Homes, reuse::Reuse};
 use crate::{
     model::{CoreKind, Op},
     stream::{Instruction, Random},
+    ways::Ways,
     workload::{Depends, Mix, Pattern, WorkingSet},
 };
 
@@ -74,13 +75,15 @@ pub(super) struct Class {
     pub homes: Homes,
     /// Of a recording, which of its threads, from 1; else 0.
     pub recorded: usize,
+    /// The ways of caches that it may fill.
+    pub ways: Ways,
 }
 
-/// A class as one number: the order of classes never depends on which one came first.
-pub(super) type Packed = u128;
+/// A class as numbers, the last one for its ways: the order of classes never depends on which one came first.
+pub(super) type Packed = (u128, u64);
 
 /// No thread.
-pub(super) const IDLE: Packed = Packed::MAX;
+pub(super) const IDLE: Packed = (u128::MAX, u64::MAX);
 
 impl Class {
     /// Packs it. Up to 2^16 mixes, 2^14 programs, 2^18 processes, 2^6 nodes and 2^10 recorded threads are
@@ -93,10 +96,11 @@ impl Class {
             (self.homes.own, 6),
             (self.recorded, 10),
         ];
-        let regions = Packed::from(self.homes.regions);
-        fields.iter().fold(regions, |packed, (value, bits)| {
-            packed << bits | (*value as Packed & ((1 << bits) - 1))
-        })
+        let regions = u128::from(self.homes.regions);
+        let packed = fields.iter().fold(regions, |packed, (value, bits)| {
+            packed << bits | (*value as u128 & ((1 << bits) - 1))
+        });
+        (packed, self.ways.pack())
     }
 }
 

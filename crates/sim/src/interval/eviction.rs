@@ -32,6 +32,8 @@ const UNLIKELY: f64 = 1e-7;
 pub(super) struct Shape {
     pub sets: f64,
     pub ways: f64,
+    /// Its ways without those that count as its own.
+    pub own_ways: f64,
 }
 
 impl Shape {
@@ -42,6 +44,7 @@ impl Shape {
         Self {
             sets: (places / ways) as f64,
             ways: ways as f64,
+            own_ways: ways as f64,
         }
     }
 
@@ -66,6 +69,10 @@ pub(super) struct Visitor {
     pub block: (usize, f64),
     /// How often others, elsewhere, take each line away, in a picosecond.
     pub taken: f64,
+    /// The ways that it may fill, bit n for way n; 0 for all.
+    pub ways: u32,
+    /// The share of its lines that come to the ways which are looked at.
+    pub here: f64,
 }
 
 impl Visitor {
@@ -80,7 +87,7 @@ impl Visitor {
         let all_there = self.skips == skips;
         Stretch {
             start: self.block.1 / apart,
-            lines: self.lines / if all_there { 1.0 } else { apart },
+            lines: self.here * self.lines / if all_there { 1.0 } else { apart },
         }
     }
 }
@@ -277,7 +284,7 @@ fn evicted_from(
                     true => visitor.skips.min(shape.sets),
                     false => 1.0,
                 };
-                visitor.lines * skips / shape.sets
+                visitor.here * visitor.lines * skips / shape.sets
             }
         };
         if at == own {

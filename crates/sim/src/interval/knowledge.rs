@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     model::{MachineModel, OperatingPoint},
+    ways::Ways,
     workload::{Mix, WorkloadModel},
 };
 use rustc_hash::FxHashMap;
@@ -84,7 +85,7 @@ pub struct Knowledge {
     classes: Table<Packed, Arc<Asked>>,
     speeds: Table<Key, Arc<[Arc<Speed>]>>,
     /// By sort of core ([`Layout::alike`]), mix, recorded thread, nodes of the data and number of busy contexts.
-    alone: Table<(usize, usize, usize, Homes, usize), Alone>,
+    alone: Table<(usize, usize, usize, Homes, Ways, usize), Alone>,
     /// By sort of core ([`Layout::alike`]) and classes of its contexts, sorted; with idle ones if it has parts.
     corrections: Table<(usize, Key), Arc<Corrected>>,
     /// The same about the machine with its cores at other operating points.
@@ -404,6 +405,7 @@ impl Knowledge {
             class.mix,
             class.recorded,
             class.homes,
+            class.ways,
             busy,
         );
         self.alone.get(&key).unwrap_or_else(|| {
@@ -411,6 +413,7 @@ impl Knowledge {
                 pu,
                 demand: &asked.demand,
                 homes: asked.class.homes,
+                ways: class.ways,
             }];
             let speed = 0.3 / cycle(&self.machine, core);
             let fate = &Traffic::new(&self.layout, &running).fates(&[speed])[0];

@@ -1,8 +1,9 @@
 //! What the visitors of a cache or TLB miss, found again only when the proportions of their speeds have changed.
 
 use super::{
-    eviction::{Shape, Visitor, misses},
+    eviction::{Shape, Visitor},
     reuse::Reuse,
+    ways::misses,
 };
 
 /// Visitors of one cache or TLB, and what they last missed there. Only the proportions of their speeds matter: while these
@@ -52,6 +53,7 @@ impl Known {
             && self.visitors.len() == visitors.len()
             && self.visitors.iter().zip(visitors).all(|(then, visitor)| {
                 then.reuse.is(&visitor.reuse)
+                    && then.ways == visitor.ways
                     && near(then.rate / before, visitor.rate / now)
                     && near(then.taken / before, visitor.taken / now)
             })

@@ -8,6 +8,7 @@
 
 mod alone;
 mod channels;
+mod cold;
 mod contention;
 mod delays;
 mod demand;
@@ -31,6 +32,7 @@ mod tlb;
 mod traffic;
 mod victim;
 mod warmth;
+mod ways;
 
 use crate::{
     core::Finished, counters::Counters, memory::Occupancy, model::OperatingPoint,
@@ -38,16 +40,14 @@ use crate::{
 };
 pub use knowledge::Knowledge;
 
-use demand::{Asked, Class, Lines, Owner};
+use cold::{cold, keep_warm, whose};
+use demand::{Asked, Class, Owner};
 use homes::Homes;
-use layout::Layout;
-use prefetch::cover;
 use rustc_hash::FxHashMap;
 use settle::{Speed, mean_cycle};
 use shared::Regions;
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
-use traffic::Kept;
 use warmth::{Cold, Warmth, Whose, done_in, time_of};
 
 /// Missing lines that cost less than this part of a picosecond an instruction are taken as there.
@@ -95,13 +95,14 @@ impl IntervalLevel {
         let layout = &known.layout;
         let mut places: Vec<f64> = layout.caches.iter().map(|at| at.shape.places()).collect();
         places.extend(layout.tlbs.iter().map(|(shape, _)| shape.places()));
+        let levels = layout.caches.iter().map(|at| at.level as u8 + 1).collect();
         let pus = layout.pus.len();
         Self {
             runs: (0..pus).map(|_| None).collect(),
             tallies: vec![Tally::default(); pus],
             homes: Vec::new(),
             region_homes: homes::Regions::default(),
-            warmth: Warmth::new(places),
+            warmth: Warmth::new(places, levels),
             regions: Regions::default(),
             stale: false,
             moved_in: false,
@@ -135,6 +136,7 @@ impl IntervalLevel {
                 },
             },
             recorded: thread.recorded().map_or(0, |number| number + 1),
+            ways: thread.ways,
         }))
     }
 
@@ -190,11 +192,12 @@ impl IntervalLevel {
             run.begun = (run.begun + done - whole).max(0.0);
             thread.pass(whole as u64);
             let demand = &run.asked.demand;
+            let ways = run.asked.class.ways;
             let here = (to - self.now) as f64
                 / mean_cycle(&self.known.machine, self.known.layout.pus[pu].core);
             self.tallies[pu].add(done, whole as u64, here, demand, &run.speed);
             for kept in &run.speed.fate.kept {
-                self.warmth.take_in(kept.cache, kept.misses * done);
+                self.warmth.take_in(kept.cache, kept.misses * done, ways);
             }
             for (which, lines) in demand.lines.iter().enumerate() {
                 if lines.written > 0.0 && lines.owner == Owner::Thread {
@@ -216,7 +219,7 @@ impl IntervalLevel {
             for cold in &mut run.cold {
                 let brought = cold.brought(done);
                 cold.passed += done;
-                self.warmth.take_in(cold.cache, brought);
+                self.warmth.take_in(cold.cache, brought, ways);
                 let caches = &self.known.layout.caches;
                 let level = caches.get(cold.cache).map(|at| at.level);
                 self.tallies[pu].bring(level, cold.code, brought);
@@ -228,7 +231,7 @@ impl IntervalLevel {
             if run.cold.iter().any(negligible) {
                 for cold in run.cold.extract_if(.., |cold| negligible(cold)) {
                     self.warmth
-                        .remember(cold.cache, cold.whose, cold.full * cold.sharers);
+                        .remember(cold.cache, cold.whose, cold.full * cold.sharers, ways);
                 }
             }
         }
@@ -257,110 +260,6 @@ fn settle_down(homes: &mut Vec<Option<usize>>, run: &Run) {
         homes.resize(thread + 1, None);
     }
     homes[thread].get_or_insert(run.asked.class.homes.own);
-}
-
-/// Whether what a cache misses comes from memory.
-fn is_last(layout: &Layout, run: &Run, cache: usize, code: bool) -> bool {
-    let pu = &layout.pus[run.pu];
-    let path = if code { &pu.fetch } else { &pu.data };
-    path.last() == Some(&cache)
-}
-
-/// How many lines, or pages of a TLB, there are in all.
-fn lines_of(kept: &Kept) -> f64 {
-    kept.lines * (kept.hits + kept.misses) / kept.hits
-}
-
-/// Whose lines a thread visits, and which they are.
-fn whose(run: &Run, which: usize) -> Whose {
-    match &run.asked.demand.lines[which].owner {
-        Owner::Thread => Whose::Thread(run.thread, which),
-        shared => Whose::Shared(*shared),
-    }
-}
-
-/// Remembers what a thread has in caches.
-fn keep_warm(warmth: &mut Warmth, run: &Run) {
-    for kept in &run.speed.fate.kept {
-        let whose = whose(run, kept.which);
-        let of_kept = |cold: &&Cold| cold.cache == kept.cache && cold.whose == whose;
-        let missing = run
-            .cold
-            .iter()
-            .find(of_kept)
-            .map_or(0.0, |cold| cold.left() * cold.sharers);
-        warmth.remember(kept.cache, whose, (kept.lines - missing).max(0.0));
-    }
-}
-
-/// What a miss of a cold cache costs on the average, if one that no prefetcher saves costs `cost`. Lines that are asked
-/// for n visits ahead come one in each n-th part of the time that they take, at the earliest.
-fn prefetched(layout: &Layout, run: &Run, cache: usize, lines: &Lines, cost: f64) -> f64 {
-    let path = &layout.pus[run.pu].data;
-    let Some(step) = path.iter().position(|its| *its == cache) else {
-        return cost;
-    };
-    // Those of the caches before bring lines into this one, too.
-    let covers = path[..=step].iter().map(|cache| {
-        let prefetchers = &layout.caches[*cache].prefetchers;
-        cover(prefetchers, lines, layout.line, 0.0)
-    });
-    let best = covers.max_by(|one, other| one.share.total_cmp(&other.share));
-    let Some(best) = best.filter(|best| best.share > 0.0) else {
-        return cost;
-    };
-    let takes = match path.get(step + 1) {
-        Some(next) => layout.caches[*next].latency as f64,
-        None => layout.latency(run.pu, run.asked.class.homes.of(lines.owner)),
-    };
-    let between = 1.0 / (run.speed.speed * lines.visits);
-    let late = (takes / best.ahead.max(1.0) - between).max(0.0);
-    (1.0 - best.share) * cost + best.share * run.asked.demand.loads() * late
-}
-
-/// What a thread misses in caches that it would find there if it had run for long.
-fn cold(
-    warmth: &Warmth,
-    layout: &Layout,
-    run: &Run,
-    sharers: &FxHashMap<(usize, Whose), f64>,
-) -> Vec<Cold> {
-    let mut all = Vec::new();
-    for kept in run.speed.fate.kept.iter().filter(|kept| kept.hits > 0.0) {
-        let costs = run
-            .speed
-            .costs
-            .iter()
-            .find(|(cache, ..)| *cache == kept.cache);
-        let Some((_, data, code)) = costs else {
-            continue;
-        };
-        let lines = &run.asked.demand.lines[kept.which];
-        let is_code = lines.code;
-        let whose = whose(run, kept.which);
-        let sharers = sharers.get(&(kept.cache, whose)).copied().unwrap_or(1.0);
-        let cold = Cold {
-            all: lines_of(kept) / sharers,
-            had: warmth.lines(kept.cache, whose).min(kept.lines) / sharers,
-            cache: kept.cache,
-            whose,
-            code: is_code,
-            full: kept.lines / sharers,
-            in_order: lines.reuse.in_order(),
-            within: lines_of(kept) / sharers / (kept.hits + kept.misses),
-            sharers,
-            passed: 0.0,
-            last: is_last(layout, run, kept.cache, is_code),
-            cost: match is_code {
-                true => *code,
-                false => prefetched(layout, run, kept.cache, lines, *data),
-            },
-        };
-        if cold.left() * cold.cost >= NEGLIGIBLE * cold.within && cold.left() > 0.5 {
-            all.push(cold);
-        }
-    }
-    all
 }
 
 impl Processor for IntervalLevel {
@@ -405,6 +304,22 @@ impl Processor for IntervalLevel {
             false => self.first.at_points(points),
         };
         self.stale = true;
+    }
+
+    fn set_ways(&mut self, index: u32, thread: &Thread) {
+        let caches = self.known.layout.caches.iter();
+        self.warmth.confine(caches.map(|at| at.shape.ways));
+        for run in self.runs.iter_mut().flatten() {
+            if run.thread == index {
+                keep_warm(&mut self.warmth, run);
+                let class = Class {
+                    ways: thread.ways,
+                    ..run.asked.class
+                };
+                run.asked = self.known.asked(class);
+                self.stale = true;
+            }
+        }
     }
 
     fn warm(&mut self, _: &[Thread]) {

@@ -51,6 +51,8 @@ pub(super) fn written_through(
                     skips: 1.0,
                     block: (thread, lines.start),
                     taken: 0.0,
+                    ways: 0,
+                    here: 1.0,
                 },
             ));
         }
@@ -59,6 +61,7 @@ pub(super) fn written_through(
         let shape = Shape {
             sets: 1.0,
             ways: places,
+            own_ways: places,
         };
         let (writing, visitors): (Vec<f64>, Vec<Visitor>) = visitors.into_iter().unzip();
         let missed = misses(shape, &visitors);

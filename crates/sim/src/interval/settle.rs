@@ -333,6 +333,7 @@ fn iterate(
             pu: seat.pu,
             demand: &seat.asked.demand,
             homes: seat.asked.class.homes,
+            ways: seat.asked.class.ways,
         })
         .collect();
     let mut queues = Vec::new();

@@ -80,6 +80,8 @@ impl Tlb {
                         _ => (running.len() + *at, 0.0),
                     },
                     taken: 0.0,
+                    ways: 0,
+                    here: 1.0,
                 }),
             }
         }

@@ -14,7 +14,9 @@ use super::{
     reuse::{Point, Reuse},
     tlb::{Tlb, tlbs},
     victim::{self, Before},
+    ways::together,
 };
+use crate::ways::Ways;
 use std::collections::BTreeMap;
 
 /// A thread on a PU.
@@ -24,6 +26,8 @@ pub(super) struct Running<'a> {
     pub demand: &'a Demand,
     /// The NUMA nodes of its data.
     pub homes: Homes,
+    /// The ways of caches that it may fill.
+    pub ways: Ways,
 }
 
 /// What happens to one thread's accesses.
@@ -134,6 +138,8 @@ struct Group {
     owner: Owner,
     /// The threads that visit them here: each one's place in the flows.
     members: Vec<usize>,
+    /// The ways that these may fill, bit n for way n; 0 for all.
+    ways: u32,
 }
 
 /// One thread's visits of one sort of lines on their way through the levels.
@@ -186,10 +192,14 @@ impl<'a> Traffic<'a> {
                 _ => (lines.owner, usize::MAX, 0),
             };
             for cache in path {
+                let level = layout.caches[*cache].level as u8 + 1;
+                let ways = running[flow.thread].ways.bits(level);
                 let group = groups[*cache].entry(whose).or_insert_with(|| Group {
                     owner: lines.owner,
                     members: Vec::new(),
+                    ways,
                 });
+                group.ways = together(group.ways, ways);
                 group.members.push(at);
             }
         }
@@ -256,6 +266,8 @@ impl<'a> Traffic<'a> {
                     skips: lines.skips,
                     block: (block, lines.start),
                     taken: elsewhere / lines.lines,
+                    ways: group.ways,
+                    here: 1.0,
                 })
             };
             let mut visitors: Vec<Visitor> =

@@ -7,6 +7,7 @@
 //! many as it can keep; the visits that miss meanwhile and would not later are the integral of the difference.
 
 use super::demand::Owner;
+use crate::ways::Ways;
 use rustc_hash::FxHashMap;
 
 /// Fewer entries are not worth sweeping.
@@ -22,13 +23,17 @@ pub(super) enum Whose {
 }
 
 /// Lines that were there at some time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct There {
     lines: f64,
     /// How many lines the cache had taken in by then.
     mark: f64,
     /// How often each of them had been written by then.
     written: f64,
+    /// The same as `mark` of the ways where they are, if ways are told apart.
+    by_way: Option<Box<[f64]>>,
+    /// Which ways these are: bit n for way n; 0 for all.
+    ways: u32,
 }
 
 /// What is in all caches and TLBs.
@@ -40,37 +45,79 @@ pub(super) struct Warmth {
     /// Lines that each cache or TLB has taken in.
     taken_in: Vec<f64>,
     places: Vec<f64>,
+    /// The level of each cache; TLBs, which come behind, have none.
+    levels: Vec<u8>,
+    /// Lines that each way of each cache has taken in since the first thread was confined to some ways.
+    by_way: Option<Vec<Box<[f64]>>>,
     /// With this many entries it is time to sweep.
     sweep_at: usize,
 }
 
 impl Warmth {
-    /// Empty caches with `places` places each.
-    pub fn new(places: Vec<f64>) -> Self {
+    /// Empty caches with `places` places each, and TLBs behind those that have levels.
+    pub fn new(places: Vec<f64>, levels: Vec<u8>) -> Self {
         Self {
             there: FxHashMap::default(),
             written: FxHashMap::default(),
             taken_in: vec![0.0; places.len()],
             places,
+            levels,
+            by_way: None,
             sweep_at: FEW,
         }
+    }
+
+    /// From now on threads may fill only some ways. `ways` says how many each cache has.
+    pub fn confine(&mut self, ways: impl Iterator<Item = f64>) {
+        let none = |ways: f64| vec![0.0; ways as usize].into();
+        self.by_way.get_or_insert_with(|| ways.map(none).collect());
+    }
+
+    /// The ways of a cache that a thread may fill, as bits.
+    fn bits(&self, cache: usize, ways: Ways) -> u32 {
+        self.levels.get(cache).map_or(0, |level| ways.bits(*level))
     }
 
     /// How many lines an owner still has in a cache.
     pub fn lines(&self, cache: usize, whose: Whose) -> f64 {
         self.there.get(&(cache, whose)).map_or(0.0, |there| {
+            if let Some(left) = self.left_in_ways(cache, there) {
+                let written = self.written_of(whose) - there.written;
+                return there.lines * left * (-written).exp();
+            }
             let since = (self.taken_in[cache] - there.mark) / self.places[cache];
             let written = self.written_of(whose) - there.written;
             there.lines * (-since - written).exp()
         })
     }
 
-    /// Remembers how many there are now.
-    pub fn remember(&mut self, cache: usize, whose: Whose, lines: f64) {
+    /// The part of some lines that other lines have left, if ways are told apart. They are in those ways first that take in
+    /// least: what is elsewhere goes out soon, and comes back there.
+    fn left_in_ways(&self, cache: usize, there: &There) -> Option<f64> {
+        let now = self.by_way.as_ref()?.get(cache)?;
+        let then = there.by_way.as_ref()?;
+        let each = self.places[cache] / now.len() as f64;
+        let here = (0..now.len()).filter(|way| is_in(*way, there.ways));
+        let mut taken_in: Vec<f64> = here.map(|way| now[way] - then[way]).collect();
+        taken_in.sort_by(f64::total_cmp);
+        let (mut rest, mut left) = (there.lines, 0.0);
+        for taken_in in taken_in {
+            let lines = rest.min(each);
+            left += lines * (-taken_in / each).exp();
+            rest -= lines;
+        }
+        (there.lines > 0.0).then(|| left / there.lines)
+    }
+
+    /// Remembers how many there are now, of a thread that may fill these ways.
+    pub fn remember(&mut self, cache: usize, whose: Whose, lines: f64, ways: Ways) {
+        let by_way = self.by_way.as_ref();
         let there = There {
             lines,
             mark: self.taken_in[cache],
             written: self.written_of(whose),
+            by_way: by_way.and_then(|all| all.get(cache).cloned()),
+            ways: self.bits(cache, ways),
         };
         self.there.insert((cache, whose), there);
     }
@@ -84,9 +131,18 @@ impl Warmth {
         self.written.get(&whose).copied().unwrap_or(0.0)
     }
 
-    /// A cache takes in lines.
-    pub fn take_in(&mut self, cache: usize, lines: f64) {
+    /// A cache takes in lines of a thread that may fill these ways.
+    pub fn take_in(&mut self, cache: usize, lines: f64, ways: Ways) {
         self.taken_in[cache] += lines;
+        let bits = self.bits(cache, ways);
+        if let Some(all) = self.by_way.as_mut().and_then(|all| all.get_mut(cache)) {
+            let number = (0..all.len()).filter(|way| is_in(*way, bits)).count();
+            for (way, taken_in) in all.iter_mut().enumerate() {
+                if is_in(way, bits) {
+                    *taken_in += lines / number as f64;
+                }
+            }
+        }
     }
 
     /// Forgets threads that have ended, when there is much to remember.
@@ -111,6 +167,11 @@ impl Warmth {
             Whose::Shared(_) => None,
         })
     }
+}
+
+/// Whether a way is one of these, as bits; 0 for all.
+fn is_in(way: usize, ways: u32) -> bool {
+    ways == 0 || way < 32 && ways >> way & 1 == 1
 }
 
 /// Lines that are missing.

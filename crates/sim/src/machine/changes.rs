@@ -1,10 +1,11 @@
 //! What perch may change on a simulated machine: masks, nice values, clocks and their modulation, at once and without privileges.
 
 use super::SimMachine;
-use crate::model::OperatingPoint;
+use crate::{memory::CONFINABLE, model::OperatingPoint};
 use perch_core::{
-    Affinity, MaskChange, MaskError, NiceChange, Outcome, ProcessId, PuSet, Setting, SettingChange,
-    SettingChoices, SettingSample, SettingValue, Settings, ThreadId, Weights, affinity::Descendant,
+    Affinity, CacheAllocation, CacheWays, MaskChange, MaskError, NiceChange, Outcome, ProcessId,
+    PuSet, Setting, SettingChange, SettingChoices, SettingSample, SettingValue, Settings, ThreadId,
+    WayMask, WaysChange, Weights, affinity::Descendant,
 };
 
 impl Affinity for SimMachine {
@@ -38,6 +39,10 @@ impl Affinity for SimMachine {
 
     fn weights(&mut self) -> Option<&mut dyn Weights> {
         Some(self)
+    }
+
+    fn cache_allocation(&mut self) -> Result<&mut dyn CacheAllocation, String> {
+        Ok(self)
     }
 
     fn settings(&mut self) -> Option<&mut dyn Settings> {
@@ -85,6 +90,51 @@ impl Weights for SimMachine {
             return Outcome::ChangedByOthers;
         }
         self.system.set_nice(index, change.set);
+        Outcome::Applied
+    }
+}
+
+/// Caches of all machines can be allocated, whether or not those of the processor can that is modelled.
+impl CacheAllocation for SimMachine {
+    fn ways(&self, thread: ThreadId, level: u8) -> Result<Option<WayMask>, MaskError> {
+        let index = self.index(thread).ok_or(MaskError::Gone)?;
+        Ok(self.system.threads()[index].ways.of(level))
+    }
+
+    fn fits(&self, thread: ThreadId, ways: CacheWays) -> Result<(), String> {
+        if self.index(thread).is_some_and(|index| index >= CONFINABLE) {
+            return Err(format!(
+                "only the first {CONFINABLE} threads of a run can be confined to ways of a cache"
+            ));
+        }
+        let machine = self.system.machine();
+        let name = &machine.name;
+        let caches = machine.caches.iter();
+        let of_level = caches.filter(|cache| cache.level == ways.level());
+        match of_level.map(|cache| cache.ways).min() {
+            None => Err(format!("{name} has no cache of level {}", ways.level())),
+            Some(number) if number < ways.ways().needs() => Err(format!(
+                "{ways} needs {} ways, but a cache of level {} of {name} has only {number}",
+                ways.ways().needs(),
+                ways.level()
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn change_ways(&mut self, change: &WaysChange) -> Outcome {
+        let Some(index) = self.index(change.thread) else {
+            return Outcome::Gone;
+        };
+        if self.system.threads()[index].ways.of(change.level) != change.expect {
+            return Outcome::ChangedByOthers;
+        }
+        let ways = change.set.map(|set| CacheWays::new(change.level, set));
+        let fits = |ways| self.fits(change.thread, ways).is_ok();
+        if !ways.is_none_or(|ways| ways.is_ok_and(fits)) {
+            return Outcome::NotPermitted;
+        }
+        self.system.set_ways(index, change.level, change.set);
         Outcome::Applied
     }
 }

@@ -87,6 +87,8 @@ pub(super) struct Cache {
     tags: Box<[u32]>,
     /// Ways without a line are the oldest of their set.
     lru: Lru,
+    /// The ways that each thread may fill, bit n for way n; none if all may fill all.
+    confined: Option<Box<[u32]>>,
 }
 
 impl Cache {
@@ -98,7 +100,31 @@ impl Cache {
             entries: vec![Entry(EMPTY); sets.capacity()].into_boxed_slice(),
             tags: vec![0; sets.capacity()].into_boxed_slice(),
             lru: Lru::new(sets.capacity() / sets.ways(), sets.ways()),
+            confined: None,
         }
+    }
+
+    /// From now on a thread may fill only these ways, bit n for way n; all if no bit is set. What is there stays there.
+    pub fn confine(&mut self, thread: u32, ways: u32) {
+        let thread = thread.min(LAST_THREAD) as usize;
+        let mut all = self.confined.take().unwrap_or_default().into_vec();
+        if all.len() <= thread {
+            all.resize(thread + 1, 0);
+        }
+        all[thread] = ways;
+        self.confined = all.iter().any(|ways| *ways != 0).then(|| all.into());
+    }
+
+    /// The way that a line of a thread gets, whatever is there.
+    #[inline(always)]
+    fn victim(&mut self, set: usize, entry: Entry) -> usize {
+        if let Some(confined) = &self.confined {
+            let ways = confined.get(entry.thread() as usize).copied();
+            if let Some(ways) = ways.filter(|ways| *ways != 0) {
+                return self.lru.replace_within(set, ways);
+            }
+        }
+        self.lru.replace(set)
     }
 
     /// The way of a set where a line is.
@@ -145,7 +171,7 @@ impl Cache {
 
     #[inline(always)]
     fn replace(&mut self, set: usize, entry: Entry) -> Option<Entry> {
-        let place = set * self.sets.ways() + self.lru.replace(set);
+        let place = set * self.sets.ways() + self.victim(set, entry);
         self.tags[place] = entry.line() as u32;
         let gone = std::mem::replace(&mut self.entries[place], entry);
         (gone.0 != EMPTY).then_some(gone)

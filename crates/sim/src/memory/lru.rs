@@ -79,6 +79,31 @@ impl Lru {
         }
     }
 
+    /// Of some ways, bit n for way n, the one that was not used for longest; it is used now. If there is none of them, it is
+    /// the oldest of all.
+    #[cold]
+    pub fn replace_within(&mut self, set: usize, ways: u32) -> usize {
+        let is_in = |way: usize| way < 32 && ways >> way & 1 == 1;
+        let found = match self {
+            Lru::Words { orders, last } => {
+                let order = orders[set];
+                let places = (0..=*last / 4).rev();
+                places
+                    .map(|place| (order >> (4 * place) & 15) as usize)
+                    .find(|way| is_in(*way))
+            }
+            Lru::Lists { orders, ways } => {
+                let list = orders[set * *ways..][..*ways].iter().rev();
+                list.map(|way| *way as usize).find(|way| is_in(*way))
+            }
+        };
+        let Some(way) = found else {
+            return self.replace(set);
+        };
+        self.touch(set, way);
+        way
+    }
+
     /// A way is the first to be taken, as if it had never been used.
     pub fn retire(&mut self, set: usize, way: usize) {
         self.touch(set, way);
@@ -110,7 +135,8 @@ mod tests {
         #[test]
         fn the_order_is_that_of_a_list(
             ways in 1usize..24,
-            steps in proptest::collection::vec((0usize..3, 0u8..3, 0usize..24), 1..200),
+            steps in proptest::collection::vec((0usize..3, 0u8..4, 0usize..24), 1..200),
+            within in 1u32..1 << 24,
         ) {
             let mut lru = Lru::new(3, ways);
             let mut lists = vec![(0..ways).collect::<Vec<_>>(); 3];
@@ -125,6 +151,12 @@ mod tests {
                     1 => {
                         list.rotate_right(1);
                         prop_assert_eq!(lru.replace(set), list[0]);
+                    }
+                    2 => {
+                        let oldest = list.iter().rposition(|its| within >> its & 1 == 1);
+                        let taken = list.remove(oldest.unwrap_or(ways - 1));
+                        list.insert(0, taken);
+                        prop_assert_eq!(lru.replace_within(set, within), taken);
                     }
                     _ => {
                         lru.retire(set, way);

@@ -31,4 +31,8 @@ pub use access::{Access, Hierarchy};
 pub use directory::Placement;
 pub use hierarchy::Memory;
 pub use topology::Occupancy;
+
+/// Threads beyond the first that many are told apart from each other by no line of a cache.
+pub(crate) const CONFINABLE: usize = cache::LAST_THREAD as usize;
+
 pub(crate) use warm::Span;

@@ -26,7 +26,7 @@ use crate::{
     workload::WorkloadModel,
 };
 use addresses::Addresses;
-use perch_core::PuSet;
+use perch_core::{PuSet, WayMask};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
@@ -381,6 +381,15 @@ impl System {
     pub fn set_nice(&mut self, thread: usize, nice: i32) {
         self.account();
         self.threads[thread].nice = nice;
+    }
+
+    /// Sets the ways of the caches of a level, 2 or 3, that a thread may fill; `None` for all. That takes no time. What it
+    /// has in other ways stays there until others need the place.
+    pub fn set_ways(&mut self, thread: usize, level: u8, ways: Option<WayMask>) {
+        self.account();
+        self.threads[thread].ways.set(level, ways);
+        self.processor
+            .set_ways(thread as u32, &self.threads[thread]);
     }
 
     /// The operating point of a core.

@@ -73,6 +73,7 @@ fn side(
     let mut tuning = args.tuning.clone();
     if rules_are_for_fixed && policy != Some("fixed") {
         (tuning.pin, tuning.weight, tuning.pin_file) = (Vec::new(), Vec::new(), None);
+        tuning.ways = Vec::new();
     }
     let place = PlaceArgs {
         policy: policy.map(str::to_owned),
@@ -108,6 +109,7 @@ fn perch_run(policy: &str, tuning: &TuningArgs) -> Result<Vec<OsString>> {
         sampling_rate,
         pin,
         weight,
+        ways,
         pin_file,
         set,
         config,
@@ -130,6 +132,9 @@ fn perch_run(policy: &str, tuning: &TuningArgs) -> Result<Vec<OsString>> {
     option("pus", pus.map(Into::into));
     for weight in weight {
         option("weight", Some(weight.into()));
+    }
+    for ways in ways {
+        option("ways", Some(ways.into()));
     }
     for pin in pin {
         option("pin", Some(pin.into()));

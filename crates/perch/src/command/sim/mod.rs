@@ -63,7 +63,7 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode> {
     };
     if args.has_rules() && !policies.iter().any(|policy| policy == "fixed") {
         bail!(
-            "--pin, --pin-file and --weight are for the policy `fixed`, which nothing here names: `-p fixed`, or \
+            "--pin, --pin-file, --weight and --ways are for the policy `fixed`, which nothing here names: `-p fixed`, or \
              `--compare fixed,…`"
         );
     }
@@ -129,7 +129,10 @@ pub fn scene(args: &SimArgs) -> Result<Scene> {
     }
     let machine = Arc::new(machine);
     let workload = Arc::new(config::find_workload(workload)?);
-    let rules = Rules::read(args.pin_file.as_deref(), &args.pin, &args.weight)?;
+    let rules = Rules::read(
+        args.pin_file.as_deref(),
+        [&args.pin, &args.weight, &args.ways],
+    )?;
     Ok(Scene {
         detail: Detail::new(args.fidelity, &machine, &workload),
         machine,
@@ -140,6 +143,7 @@ pub fn scene(args: &SimArgs) -> Result<Scene> {
         search: args.search,
         rules: rules.pus,
         weights: rules.weights,
+        ways: rules.ways,
         stays: args.timeline.is_some() || args.placement.is_some(),
     })
 }

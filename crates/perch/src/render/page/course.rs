@@ -8,7 +8,7 @@ use super::{
     tracks::Tracks,
 };
 use crate::render::{
-    explain::{outcome, why},
+    explain::{action, as_before, outcome, why},
     fit,
 };
 use perch_core::{ActionKind, Outcome, PuSet, Reason, SettingValue, ThreadId};
@@ -185,11 +185,12 @@ impl<'a> Course<'a> {
             self.listed(at, Ok(made.thread), (from, to), &made.reason, made.outcome);
         }
         for taken in &period.actions {
-            let weight = |kind: &Option<ActionKind>| match kind {
-                Some(ActionKind::CpuWeight(weight)) => format!("weight {weight}"),
-                None => "weight as before".to_owned(),
+            let known = taken.to.as_ref().or(taken.from.as_ref());
+            let given = |kind: &Option<ActionKind>| match kind {
+                Some(kind) => action(kind),
+                None => as_before(known),
             };
-            let change = (weight(&taken.from), weight(&taken.to));
+            let change = (given(&taken.from), given(&taken.to));
             self.listed(at, Ok(taken.thread), change, &taken.reason, taken.outcome);
         }
         for made in &period.irq_moves {

@@ -264,6 +264,15 @@ impl Memory {
         of_level.map(|cache| cache.occupancy()).collect()
     }
 
+    /// From now on a thread fills only these ways of the caches of a level, 1 to 3: bit n for way n; all if no bit is set.
+    pub fn confine(&mut self, thread: u32, level: u8, ways: u32) {
+        for cache in &mut self.topology.caches {
+            if cache.level + 1 == usize::from(level) {
+                cache.tags.confine(thread, ways);
+            }
+        }
+    }
+
     /// Makes a line that was just written in the first cache the PU's own. Nothing waits for that.
     #[cold]
     fn take(&mut self, pu: usize, line: u64, at: Ps, counters: &mut Counters) {
