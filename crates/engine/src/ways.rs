@@ -200,3 +200,135 @@ pub(crate) fn check(plan: &mut Plan, snapshot: &Snapshot, policy: &str) -> Vec<R
     });
     wrong
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perch_core::{
+        CacheAllocation, MaskChange, MaskError, ProcessId, PuSet, affinity::Descendant,
+    };
+
+    /// A machine whose masks are these.
+    #[derive(Default)]
+    struct Caches(BTreeMap<Place, WayMask>);
+
+    impl Affinity for Caches {
+        fn mask(&self, _: ThreadId) -> Result<PuSet, MaskError> {
+            Err(MaskError::Gone)
+        }
+
+        fn change(&mut self, _: &MaskChange) -> Outcome {
+            Outcome::Gone
+        }
+
+        fn cache_allocation(&mut self) -> Result<&mut dyn CacheAllocation, String> {
+            Ok(self)
+        }
+
+        fn allowed(&self, _: ThreadId) -> Option<PuSet> {
+            None
+        }
+
+        fn settle(&self) {}
+
+        fn belongs_to(&self, _: ThreadId, _: u32) -> bool {
+            true
+        }
+
+        fn descendants(
+            &self,
+            _: &str,
+            _: &[ProcessId],
+            _: &dyn Fn(ThreadId) -> bool,
+        ) -> Result<Vec<Descendant>, MaskError> {
+            Ok(Vec::new())
+        }
+    }
+
+    impl CacheAllocation for Caches {
+        fn ways(&self, thread: ThreadId, level: u8) -> Result<Option<WayMask>, MaskError> {
+            Ok(self.0.get(&(thread, level)).copied())
+        }
+
+        fn fits(&self, _: ThreadId, _: CacheWays) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn change_ways(&mut self, change: &WaysChange) -> Outcome {
+            let place = (change.thread, change.level);
+            if self.0.get(&place).copied() != change.expect {
+                return Outcome::ChangedByOthers;
+            }
+            match change.set {
+                Some(ways) => self.0.insert(place, ways),
+                None => self.0.remove(&place),
+            };
+            Outcome::Applied
+        }
+    }
+
+    fn thread(tid: i32) -> ThreadId {
+        ThreadId { tid, start: 1 }
+    }
+
+    fn mask(bits: u32) -> WayMask {
+        WayMask::new(bits).unwrap()
+    }
+
+    /// All of these threads at these ways.
+    fn plan(threads: &[i32], bits: u32) -> Plan {
+        let action = |tid: &i32| Action {
+            thread: thread(*tid),
+            what: ActionKind::CacheWays(CacheWays::new(3, mask(bits)).unwrap()),
+            reason: Reason::new("a test"),
+        };
+        Plan {
+            actions: threads.iter().map(action).collect(),
+            ..Plan::default()
+        }
+    }
+
+    fn outcomes(known: &mut KnownWays, caches: &mut Caches, plan: &Plan) -> Vec<(i32, Outcome)> {
+        let mut taken = known.difference(plan);
+        known.apply(caches, &mut taken, &mut Vec::new());
+        let outcome = |taken: &ActionTaken| (taken.thread.tid, taken.outcome);
+        taken.iter().map(outcome).collect()
+    }
+
+    #[test]
+    fn what_another_program_has_set_stays() {
+        let (mut known, mut caches) = (KnownWays::default(), Caches::default());
+        // Before perch.
+        caches.0.insert((thread(2), 3), mask(0xf));
+        let first = outcomes(&mut known, &mut caches, &plan(&[1, 2], 0x3));
+        assert_eq!(
+            first,
+            [(1, Outcome::Applied), (2, Outcome::ChangedByOthers)]
+        );
+        // It is not tried again.
+        assert_eq!(outcomes(&mut known, &mut caches, &plan(&[1, 2], 0x3)), []);
+        // After perch.
+        caches.0.insert((thread(1), 3), mask(0x1));
+        let later = outcomes(&mut known, &mut caches, &plan(&[1, 2], 0x6));
+        assert_eq!(later, [(1, Outcome::ChangedByOthers)]);
+        assert_eq!(outcomes(&mut known, &mut caches, &plan(&[], 0x6)), []);
+        let left = [((thread(1), 3), mask(0x1)), ((thread(2), 3), mask(0xf))];
+        assert_eq!(caches.0, BTreeMap::from(left));
+    }
+
+    #[test]
+    fn all_ways_come_back_but_those_of_others() {
+        let (mut known, mut caches) = (KnownWays::default(), Caches::default());
+        outcomes(&mut known, &mut caches, &plan(&[1, 2, 3], 0x3));
+        caches.0.insert((thread(2), 3), mask(0x7));
+        known.give_back(&mut caches, |id| id != thread(3));
+        let left = [((thread(2), 3), mask(0x7)), ((thread(3), 3), mask(0x3))];
+        assert_eq!(caches.0, BTreeMap::from(left));
+        known.give_back(&mut caches, |_| true);
+        assert_eq!(caches.0.len(), 1);
+        // What has ended is forgotten: its number may come again.
+        outcomes(&mut known, &mut caches, &plan(&[1], 0x3));
+        known.forget(&[thread(1)]);
+        assert_eq!(known.difference(&plan(&[], 0x3)), []);
+    }
+}

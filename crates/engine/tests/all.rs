@@ -19,4 +19,5 @@ mod strangers;
 mod system;
 mod timeline;
 mod undo;
+mod ways;
 mod weights;

@@ -1,6 +1,7 @@
 //! The tests of this crate in one program: one for each file would take minutes more to build. A file that is not named
 //! here is not run; `perch`'s test `project` finds it.
 
+mod cache_ways;
 mod calibrate;
 mod calibrate_noise;
 mod energy;
