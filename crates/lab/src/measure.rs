@@ -326,7 +326,7 @@ pub fn measured(
     take(measure.take, all).ok_or_else(|| {
         format!(
             "no {} was counted for `{}` in run `{}`",
-            measure.of.names().0,
+            measure.of.name(),
             measure.name,
             run.name
         )

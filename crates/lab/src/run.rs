@@ -352,7 +352,7 @@ fn results(
     for measure in &experiment.measures {
         let value = measure::measured(measure, experiment, simulated)
             .map_err(|why| no_value(&measure.name, why))?;
-        let (quantity, unit) = measure.of.names();
+        let (quantity, unit) = (measure.of.name(), measure.of.unit());
         let run = &experiment.runs[measure.run].name;
         let per = measure
             .per

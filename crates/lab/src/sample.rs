@@ -43,6 +43,43 @@ pub struct ThreadStats {
 }
 
 impl ThreadStats {
+    /// Leaves out what it had done before it was counted.
+    pub(crate) fn leave_out(&mut self, mut before: Self) {
+        self.before = before.instructions;
+        for (ours, its) in self.counts().into_iter().zip(before.counts()) {
+            *ours -= *its;
+        }
+        self.wanted -= before.wanted;
+        let empty = self.fp_empty_cycles.zip(before.fp_empty_cycles);
+        self.fp_empty_cycles = empty.map(|(after, before)| after - before);
+    }
+
+    /// What is counted of it, all that adds up.
+    fn counts(&mut self) -> [&mut u64; 7] {
+        [
+            &mut self.instructions,
+            &mut self.cycles,
+            &mut self.accesses,
+            &mut self.l1_misses,
+            &mut self.migrations,
+            &mut self.fp_instructions,
+            &mut self.l2_misses,
+        ]
+    }
+
+    /// Adds a count of a period, by the alias of its event.
+    pub(crate) fn count(&mut self, alias: &str, value: u64) {
+        match alias {
+            "instructions" => self.instructions += value,
+            "cycles" => self.cycles += value,
+            "loads" | "stores" => self.accesses += value,
+            "l1d_misses" => self.l1_misses += value,
+            "l2_misses" => self.l2_misses += value,
+            "fp_instructions" => self.fp_instructions += value,
+            _ => {}
+        }
+    }
+
     /// Whether both are of one kind of threads.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (&self.program, &self.name) == (&other.program, &other.name)

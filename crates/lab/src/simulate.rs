@@ -189,17 +189,7 @@ fn without_policy(
     }
     // Those that started meanwhile had done nothing before.
     for (thread, before) in threads.iter_mut().zip(before) {
-        thread.before = before.instructions;
-        thread.instructions -= before.instructions;
-        thread.wanted -= before.wanted;
-        thread.cycles -= before.cycles;
-        thread.accesses -= before.accesses;
-        thread.l1_misses -= before.l1_misses;
-        thread.migrations -= before.migrations;
-        thread.fp_instructions -= before.fp_instructions;
-        thread.l2_misses -= before.l2_misses;
-        let empty = thread.fp_empty_cycles.zip(before.fp_empty_cycles);
-        thread.fp_empty_cycles = empty.map(|(after, before)| after - before);
+        thread.leave_out(before);
     }
     Ok(Sample {
         cycles: (system.now() - begun) as f64 / cycle(machine) as f64,
@@ -403,19 +393,10 @@ impl SessionSink for Watcher<'_> {
                 ..ThreadStats::default()
             });
             stats.wanted += (sample.cpu_time + sample.wait_time) as f64 * 1e-9;
-            stats.instructions += instructions(sample);
             stats.pu = sample.last_pu.unwrap_or(stats.pu);
             stats.migrations += sample.migrations.unwrap_or(0);
             for count in &sample.counts {
-                let value = count.value as u64;
-                match &*count.alias {
-                    "cycles" => stats.cycles += value,
-                    "loads" | "stores" => stats.accesses += value,
-                    "l1d_misses" => stats.l1_misses += value,
-                    "l2_misses" => stats.l2_misses += value,
-                    "fp_instructions" => stats.fp_instructions += value,
-                    _ => {}
-                }
+                stats.count(&count.alias, count.value as u64);
             }
             // The interval of a thread that ended is over when it did.
             let begun = observation.at - observation.interval;

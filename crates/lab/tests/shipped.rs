@@ -251,7 +251,7 @@ fn the_documented_experiment_is_read() {
     let experiment = perch_lab::experiment::parse("mine", text, path, &sibling).unwrap();
     assert_eq!(experiment.claims.len(), 1);
     // What can be measured and how it is taken is described, all of it.
-    for (name, ..) in perch_lab::experiment::Quantity::ALL {
+    for (name, _) in perch_lab::experiment::Quantity::all() {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
     for (name, _) in perch_lab::experiment::Take::ALL {

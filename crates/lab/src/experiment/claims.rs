@@ -32,8 +32,7 @@ impl Checker<'_> {
         runs: &[Run],
         sweep: Option<&Sweep>,
     ) -> Checked<Measure> {
-        let quantities = Quantity::ALL.iter().map(|(name, of, _)| (*name, *of));
-        let of = self.choice("quantity", &measure.of, quantities)?;
+        let of = self.choice("quantity", &measure.of, Quantity::all())?;
         let names = || runs.iter().map(|run| run.name.as_str());
         let run = self.reference("run", &measure.run, names())?;
         let per = measure
@@ -306,7 +305,6 @@ impl Checker<'_> {
                 Shape::Bars(bars.iter().map(bar).collect::<Checked<_>>()?)
             }
             (Some(of), [], lines @ [_, ..]) if sweep.is_some() => {
-                let quantities = Quantity::ALL.iter().map(|(name, of, _)| (*name, *of));
                 let line = |line: &file::Line| {
                     let names = runs.iter().map(|run| run.name.as_str());
                     Ok(Line {
@@ -324,7 +322,7 @@ impl Checker<'_> {
                     Ok((at, published))
                 };
                 Shape::Lines {
-                    of: self.choice("quantity", of, quantities)?,
+                    of: self.choice("quantity", of, Quantity::all())?,
                     lines: lines.iter().map(line).collect::<Checked<_>>()?,
                     marks: figure.marks.iter().map(mark).collect::<Checked<_>>()?,
                 }

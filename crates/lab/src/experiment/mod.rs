@@ -7,6 +7,7 @@ mod claims;
 mod class;
 mod file;
 mod left_out;
+mod measurable;
 mod only;
 mod place;
 mod quantity;
@@ -14,6 +15,7 @@ mod vary;
 
 pub use class::Class;
 pub use left_out::LeftOut;
+pub use measurable::Quantity;
 pub use only::Only;
 pub use quantity::duration;
 
@@ -110,155 +112,6 @@ pub struct Sweep {
     pub values: Vec<u64>,
     /// How the file writes them.
     pub texts: Vec<String>,
-}
-
-/// What can be measured of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantity {
-    /// Instructions of all threads / cycle of the machine.
-    Throughput,
-    /// The sum of each thread's speed over its speed in isolation on the machine: how many threads in isolation would
-    /// do as much (weighted speedup, Snavely and Tullsen 2000).
-    Speedup,
-    /// Cycles on a PU / instruction, the mean of the threads.
-    Cpi,
-    /// Cycles between the issue of an instruction and the next one of the same thread, less the cycle that it issues
-    /// in: [`Quantity::Cpi`] - 1.
-    Delay,
-    /// Loads and stores that hit L1 / loads and stores.
-    L1Hits,
-    /// How far a thread's CPI beside others is from its CPI alone, as a part of the latter, the mean of the threads.
-    CpiError,
-    /// How far the CPI alone that `perch_policy::cpi::SoloCpi` infers from CPIs beside others is from the true one, in
-    /// the same way. Only for threads that stay on their core.
-    SoloError,
-    /// Share of the PUs' time in which they had a thread.
-    Busy,
-    /// Times that a thread went on on another PU.
-    Migrations,
-    /// No placement has a throughput above this: what the cores can issue, or what the threads that need least time
-    /// would do alone. Not for threads that bring data in for each other.
-    Bound,
-    /// How many placements were simulated.
-    Placements,
-    /// Mean seconds of the operating system from a request's arrival to its reply, of the requests that were replied to
-    /// while it was counted; all programs together, as the following.
-    ResponseTime,
-    /// Seconds that 95 % of these did not exceed.
-    ResponseP95,
-    /// Requests replied to, in a second of the operating system.
-    Requests,
-    /// Joules a second of the machine, all its parts, from the beginning; of machines whose files say what parts take.
-    Power,
-    /// Nanojoules of all parts / instruction, from the beginning.
-    Energy,
-    /// 1 - cycles with nothing in the core's floating-point units / cycles, the mean of the threads (WorkOver, equation
-    /// 1). Covers all threads that share the units; not for runs with a policy.
-    FpUsage,
-    /// Floating-point instructions / cycle, the mean of the threads (WorkOver, equation 2).
-    FpRate,
-    /// Loads, stores and fetches that missed level 2 / cycle, the mean of the threads.
-    L2Rate,
-    /// The same / 1,000 instructions, of all threads together.
-    L2Misses,
-    /// Instructions of threads of one name / cycle of the machine.
-    Work,
-    /// Floating-point instructions of threads of one name, or in one package / cycle of the machine.
-    FpWork,
-    /// Loads, stores and fetches of such threads that missed level 2 / cycle of the machine.
-    L2Work,
-    /// Seconds of the operating system that a thread takes to do its steps once, at the speed that it had on average: of
-    /// programs that are started again and again.
-    RunTime,
-    /// Seconds from the beginning to the end of a step that computes.
-    StepTime,
-    /// Seconds until each thread has done its steps, added up over the threads.
-    TotalTime,
-    /// Threads that a policy has moved, for reasons with a word in them.
-    Moves,
-    /// Power of ten of the number of ways to choose who runs and on which core; contexts of a core are alike.
-    Combinations,
-}
-
-impl Quantity {
-    /// All of them, with the names that files use and their units.
-    pub const ALL: [(&'static str, Self, &'static str); 28] = [
-        ("throughput", Self::Throughput, "instructions / cycle"),
-        ("speedup", Self::Speedup, "threads alone"),
-        ("cpi", Self::Cpi, "cycles / instruction"),
-        ("delay", Self::Delay, "cycles"),
-        ("l1-hits", Self::L1Hits, "hits / access"),
-        ("cpi-error", Self::CpiError, "of the CPI alone"),
-        ("solo-error", Self::SoloError, "of the CPI alone"),
-        ("busy", Self::Busy, "of the PUs' time"),
-        ("migrations", Self::Migrations, "migrations"),
-        ("bound", Self::Bound, "instructions / cycle"),
-        ("placements", Self::Placements, "placements"),
-        ("response-time", Self::ResponseTime, "s"),
-        ("response-p95", Self::ResponseP95, "s"),
-        ("requests", Self::Requests, "requests / s"),
-        ("power", Self::Power, "W"),
-        ("energy", Self::Energy, "nJ / instruction"),
-        ("fp-usage", Self::FpUsage, "of the cycles"),
-        ("fp-rate", Self::FpRate, "instructions / cycle"),
-        ("l2-rate", Self::L2Rate, "misses / cycle"),
-        ("l2-misses", Self::L2Misses, "misses / 1,000 instructions"),
-        ("work", Self::Work, "instructions / cycle"),
-        ("fp-work", Self::FpWork, "instructions / cycle"),
-        ("l2-work", Self::L2Work, "misses / cycle"),
-        ("run-time", Self::RunTime, "s"),
-        ("step-time", Self::StepTime, "s"),
-        ("total-time", Self::TotalTime, "s"),
-        ("moves", Self::Moves, "threads"),
-        ("combinations", Self::Combinations, "power of ten"),
-    ];
-
-    /// Whether each class of threads must be simulated alone for it.
-    pub fn needs_alone(self) -> bool {
-        matches!(
-            self,
-            Self::Bound | Self::Speedup | Self::CpiError | Self::SoloError
-        )
-    }
-
-    /// Whether it exists for the threads of one name.
-    pub fn is_of_threads(self) -> bool {
-        matches!(
-            self,
-            Self::Cpi
-                | Self::Delay
-                | Self::L1Hits
-                | Self::FpUsage
-                | Self::FpRate
-                | Self::L2Rate
-                | Self::L2Misses
-                | Self::StepTime
-        ) || self.is_of_packages()
-    }
-
-    /// Whether it exists for the threads of one package.
-    pub fn is_of_packages(self) -> bool {
-        matches!(
-            self,
-            Self::Work | Self::FpWork | Self::L2Work | Self::RunTime
-        )
-    }
-
-    /// Whether it is read from what threads did in the course of time.
-    pub(crate) fn is_of_course(self) -> bool {
-        self.is_of_packages() || matches!(self, Self::StepTime | Self::TotalTime | Self::Moves)
-    }
-
-    /// Whether it must be known how far threads were at each moment.
-    pub(crate) fn needs_marks(self) -> bool {
-        matches!(self, Self::StepTime | Self::TotalTime)
-    }
-
-    /// Its name in files, and its unit.
-    pub fn names(self) -> (&'static str, &'static str) {
-        let of = Self::ALL.iter().find(|(_, quantity, _)| *quantity == self);
-        of.map_or(("", ""), |(name, _, unit)| (name, unit))
-    }
 }
 
 /// How many values become one.
