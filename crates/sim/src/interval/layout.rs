@@ -2,7 +2,7 @@
 
 use super::{eviction::Shape, homes::Home};
 use crate::{
-    model::{Holds, MachineModel, Prefetcher},
+    model::{Holds, MachineModel, Prefetcher, PuUses, Wired, wiring},
     units::{Ps, SECOND},
 };
 
@@ -32,26 +32,11 @@ pub(super) struct CacheAt {
     pub through: Option<f64>,
 }
 
-/// A PU.
-#[derive(Debug, Clone)]
-pub(super) struct PuAt {
-    pub core: usize,
-    /// Its number in the core.
-    pub context: usize,
-    pub node: usize,
-    /// Caches that loads and stores pass, by rising level.
-    pub data: Vec<usize>,
-    /// Caches that fetches pass.
-    pub fetch: Vec<usize>,
-    /// The TLB.
-    pub tlb: usize,
-}
-
 /// Caches and what is behind them.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub caches: Vec<CacheAt>,
-    pub pus: Vec<PuAt>,
+    pub pus: Vec<PuUses>,
     /// Bytes of a line.
     pub line: f64,
     /// Bytes of a page.
@@ -71,43 +56,28 @@ pub(super) struct Layout {
 
 impl Layout {
     pub fn new(machine: &MachineModel) -> Self {
-        let mut levels: Vec<_> = machine.caches.iter().collect();
-        levels.sort_by_key(|level| level.level);
-        let mut caches: Vec<CacheAt> = Vec::new();
-        for level in levels {
-            caches.extend(level.shared_by.iter().map(|pus| {
-                CacheAt {
-                    shape: Shape::new(level.size / u64::from(level.line.max(1)), level.ways),
-                    level: usize::from(level.level.clamp(1, 3)) - 1,
-                    latency: if level.level <= 1 { 0 } else { level.latency },
-                    holds: level.holds,
-                    pus: pus.clone(),
-                    prefetchers: level.prefetchers.clone(),
-                    victim: level.victim,
-                    before: Vec::new(),
-                    line_transfer: level.line_transfer as f64,
-                    through: level
-                        .write_through
-                        .map(|bytes| (bytes / u64::from(level.line.max(1))) as f64),
-                }
-            }));
-        }
+        let (wired, uses) = wiring(machine);
+        let cache = |cache: &Wired<'_>| {
+            let like = cache.like;
+            let lines = |bytes: u64| bytes / u64::from(like.line.max(1));
+            CacheAt {
+                shape: Shape::new(lines(like.size), like.ways),
+                level: cache.level(),
+                latency: cache.latency(),
+                holds: like.holds,
+                pus: cache.pus.to_vec(),
+                prefetchers: like.prefetchers.clone(),
+                victim: like.victim,
+                before: Vec::new(),
+                line_transfer: like.line_transfer as f64,
+                through: like.write_through.map(|bytes| lines(bytes) as f64),
+            }
+        };
+        let mut caches: Vec<CacheAt> = wired.iter().map(cache).collect();
         let line = machine.caches.first().map_or(64, |level| level.line).max(1);
         let line = f64::from(line.next_power_of_two());
-        let private_tlb = machine.tlb.is_some_and(|tlb| tlb.private);
         let places = machine.places();
-        let pus: Vec<PuAt> = places
-            .iter()
-            .enumerate()
-            .map(|(pu, (core, context))| PuAt {
-                core: *core,
-                context: *context,
-                node: machine.cores[*core].numa_node as usize,
-                data: path(&caches, pu as u32, Holds::Instructions),
-                fetch: path(&caches, pu as u32, Holds::Data),
-                tlb: if private_tlb { pu } else { *core },
-            })
-            .collect();
+        let pus = uses;
         for (number, cache) in caches.iter_mut().enumerate() {
             let before = |path: &Vec<usize>| {
                 let at = path.iter().position(|its| *its == number)?;
@@ -202,18 +172,6 @@ impl Layout {
             Home::All => row.iter().sum::<f64>() / self.nodes as f64,
         }
     }
-}
-
-/// The caches of a PU without those that hold only `not`: the first of each level.
-fn path(caches: &[CacheAt], pu: u32, not: Holds) -> Vec<usize> {
-    let mut path: Vec<usize> = Vec::new();
-    for (number, cache) in caches.iter().enumerate() {
-        let taken = path.iter().any(|other| caches[*other].level == cache.level);
-        if cache.holds != not && cache.pus.contains(&pu) && !taken {
-            path.push(number);
-        }
-    }
-    path
 }
 
 /// Gives the same number to cores of one kind and node that share the same caches with others, and whose own caches are

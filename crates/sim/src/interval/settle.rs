@@ -8,12 +8,12 @@ use super::{
     delays::{Delay, Delays, Sort},
     demand::{Asked, Lines},
     homes::Home,
-    layout::{Layout, PuAt},
+    layout::Layout,
     play::InQueues,
     stops,
     traffic::{Fate, Prefetched, Running, Traffic},
 };
-use crate::model::{MachineModel, Op};
+use crate::model::{MachineModel, Op, PuUses};
 use std::sync::Arc;
 
 /// Changes of speeds below this end the search.
@@ -240,7 +240,7 @@ pub(super) fn delays(
 /// Makes the delays of one sort of lines longer by what a thread waits for lines that were asked for too late.
 fn wait_for_prefetched(
     layout: &Layout,
-    at: &PuAt,
+    at: &PuUses,
     delays: &mut [Delay],
     (prefetched, lines): (&Prefetched, &Lines),
     (memory, pace): (f64, Pace),

@@ -6,7 +6,7 @@ use super::{
     prefetch::Prefetch,
 };
 use crate::{
-    model::{CacheLevel, Holds, MachineModel},
+    model::{Holds, MachineModel, PuUses, Wired, wiring},
     units::Ps,
 };
 use std::collections::BTreeMap;
@@ -24,14 +24,14 @@ pub(super) struct Path {
 }
 
 impl Path {
-    fn new(caches: impl Iterator<Item = u32>) -> Self {
+    fn new(caches: &[usize]) -> Self {
         let mut path = Self {
             caches: [NONE; 3],
             count: 0,
             asks: false,
         };
         for (place, cache) in path.caches.iter_mut().zip(caches) {
-            *place = cache;
+            *place = *cache as u32;
             path.count += 1;
         }
         path
@@ -153,23 +153,20 @@ pub(super) struct Topology {
 }
 
 impl Topology {
-    /// Lays out the caches of a machine. Lists of PUs are taken as they are: a PU that is in two caches of the same
-    /// level uses the first.
+    /// Lays out the caches of a machine.
     pub fn new(model: &MachineModel) -> Self {
-        let mut levels: Vec<&CacheLevel> = model.caches.iter().collect();
-        levels.sort_by_key(|level| level.level);
-        let mut caches: Vec<CacheAt> = Vec::new();
-        let mut buffers = Vec::new();
-        for level in levels {
-            caches.extend(level.shared_by.iter().map(|pus| CacheAt::new(level, pus)));
-            buffers.resize(caches.len(), level.write_through.unwrap_or(0));
-        }
+        let (wired, uses) = wiring(model);
+        let caches = wired.iter().map(CacheAt::new).collect();
+        let buffers = wired.iter();
+        let buffers: Vec<u64> = buffers
+            .map(|cache| cache.like.write_through.unwrap_or(0))
+            .collect();
         let mut topology = Self {
             places: Vec::new(),
             groups: Vec::new(),
             caches,
         };
-        topology.place(model);
+        topology.place(&uses);
         for number in 0..topology.caches.len() {
             topology.connect(number);
         }
@@ -200,13 +197,11 @@ impl Topology {
         topology
     }
 
-    fn place(&mut self, model: &MachineModel) {
+    fn place(&mut self, uses: &[PuUses]) {
         let mut numbers = BTreeMap::new();
-        let private_tlb = model.tlb.is_some_and(|tlb| tlb.private);
-        for (pu, (core, _)) in model.places().into_iter().enumerate() {
-            let data = self.path(pu as u32, Holds::Instructions);
-            let fetch = self.path(pu as u32, Holds::Data);
-            let node = model.cores[core].numa_node;
+        for of_pu in uses {
+            let (data, fetch) = (Path::new(&of_pu.data), Path::new(&of_pu.fetch));
+            let node = of_pu.node as u32;
             let group = *numbers.entry((data, fetch)).or_insert_with(|| {
                 self.groups.push(Group { data, fetch, node });
                 self.groups.len() as u32 - 1
@@ -216,28 +211,9 @@ impl Topology {
                 fetch,
                 group,
                 node,
-                tlb: if private_tlb { pu } else { core } as u32,
+                tlb: of_pu.tlb as u32,
             });
         }
-    }
-
-    /// The caches of a PU without those that hold only `not`.
-    fn path(&self, pu: u32, not: Holds) -> Path {
-        let mut levels = Vec::new();
-        Path::new(
-            self.caches
-                .iter()
-                .enumerate()
-                .filter_map(|(number, cache)| {
-                    let its = cache.holds != not
-                        && cache.pus.contains(&pu)
-                        && !levels.contains(&cache.level);
-                    its.then(|| {
-                        levels.push(cache.level);
-                        number as u32
-                    })
-                }),
-        )
     }
 
     /// Finds what is below a cache and whether all use it.
@@ -262,13 +238,14 @@ impl Topology {
 }
 
 impl CacheAt {
-    fn new(level: &CacheLevel, pus: &[u32]) -> Self {
+    fn new(cache: &Wired<'_>) -> Self {
+        let level = cache.like;
         Self {
             tags: Cache::new(level.size, level.line, level.ways),
-            level: usize::from(level.level.clamp(1, 3)) - 1,
+            level: cache.level(),
             holds: level.holds,
-            latency: if level.level <= 1 { 0 } else { level.latency },
-            pus: pus.to_vec(),
+            latency: cache.latency(),
+            pus: cache.pus.to_vec(),
             below: None,
             everyones: false,
             prefetch: Prefetch::new(

@@ -4,6 +4,7 @@ mod core;
 mod energy;
 mod os;
 mod pace;
+mod wiring;
 
 pub use self::core::{
     CoreKind, KindTlb, Latency, Multithreading, Op, OperatingPoint, Partition, QUEUES, Queue,
@@ -12,6 +13,7 @@ pub use self::core::{
 pub(crate) use self::energy::LEVELS;
 pub use self::energy::{EnergyModel, KindEnergy};
 pub use self::pace::Pace;
+pub(crate) use self::wiring::{PuUses, Wired, wiring};
 pub(crate) use self::{
     core::{Parts, cycle_of},
     pace::STOP,
