@@ -127,10 +127,13 @@ fn long_tables_are_those_of_this_simulator() {
     let tournament = fingerprint::of_tournament(&levels).unwrap();
     let experiments = kept::fingerprints(&docs().join("results")).unwrap();
     for name in names() {
-        assert_eq!(
-            experiments.get(&name),
-            Some(&tournament),
-            "the results of {name} are stale: `make results`"
+        let group = name.split('/').next().unwrap();
+        let page = std::fs::read_to_string(docs().join(format!("{group}.md"))).unwrap();
+        // A table of an earlier simulator has a remark, and one of this one has none.
+        let remark = page.contains(&format!("`{name}` is of an earlier simulator"));
+        assert!(
+            (experiments.get(&name) == Some(&tournament)) != remark,
+            "the results of {name} are stale: `make results`; or the page need not say that they are"
         );
     }
     let text = std::fs::read_to_string(docs().join("tournament.md")).unwrap();
