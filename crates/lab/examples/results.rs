@@ -2,7 +2,7 @@
 //! `pages` makes the tables of the result pages.
 //!
 //! ```text
-//! cargo run --release -p perch-lab --example results              # all: half an hour on 2 CPUs
+//! cargo run --release -p perch-lab --example results              # all: an hour or more on 2 CPUs
 //! cargo run --release -p perch-lab --example results masa cmt/figure3
 //! ```
 
