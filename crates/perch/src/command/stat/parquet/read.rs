@@ -112,6 +112,17 @@ impl File {
             if !(0..=MOST_ROWS).contains(&rows) {
                 bail!("a row group of {rows} rows is too long");
             }
+            // The library takes for granted that these are not negative.
+            for chunk in group.metadata().columns() {
+                let start = chunk.dictionary_page_offset();
+                let start = start.unwrap_or(chunk.data_page_offset());
+                if start < 0 || chunk.compressed_size() < 0 {
+                    bail!(
+                        "damaged: the column {} lies outside of the file",
+                        printable(chunk.column_path().parts().join(".").as_str())
+                    );
+                }
+            }
             for (at, field) in fields.iter().enumerate() {
                 columns.push(column(&*group, at, field.kind, rows as usize)?);
             }
