@@ -8,7 +8,7 @@
 
 use perch_lab::{fingerprint, kept, load, names, results::Row, run};
 use serde::Serialize;
-use std::{collections::BTreeMap, error::Error, fs, path::Path, time::Instant};
+use std::{error::Error, fs, path::Path, time::Instant};
 
 /// As `perch lab run --json` prints it.
 #[derive(Serialize)]
@@ -30,6 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let state = fingerprint::of_tournament(&fingerprint::of_levels()?)?;
+    let list = folder.join("fingerprints.json");
+    let mut states = kept::fingerprints(&folder)?;
     for name in chosen {
         let start = Instant::now();
         let results = run(&load(&name)?, &mut ())?;
@@ -40,10 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
         let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?;
         fs::write(folder.join(format!("{name}.json")), text + "\n")?;
-        let list = folder.join("fingerprints.json");
-        let mut states: BTreeMap<String, String> = kept::fingerprints(&folder)?;
         states.insert(name.clone(), state.clone());
-        fs::write(list, serde_json::to_string_pretty(&states)? + "\n")?;
+        fs::write(&list, serde_json::to_string_pretty(&states)? + "\n")?;
         eprintln!("{name}: {:.0} s", start.elapsed().as_secs_f64());
     }
     Ok(())

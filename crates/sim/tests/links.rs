@@ -24,7 +24,7 @@ const LENGTH: u64 = 400_000_000;
 /// Lines that a link moves in it.
 const MOST: f64 = LENGTH as f64 / 1_000.0 / LINK;
 
-/// Two packages of four cores with caches of their own, and links that move a line in so many nanoseconds; without limit
+/// Two packages of four cores with caches of their own, and links that take this many nanoseconds for a line; without limit
 /// if that is 0. Their memories have bandwidth enough.
 fn nodes(link: f64) -> MachineModel {
     let mut machine = machine(2 * CORES as usize, 1, Multithreading::FineGrained);

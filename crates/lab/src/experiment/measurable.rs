@@ -81,7 +81,7 @@ enum Narrowed {
 
 /// From what a quantity is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
+enum Source {
     /// What threads did in all.
     Totals,
     /// This, and what each class of threads does alone on the machine.
@@ -100,7 +100,7 @@ struct About {
     name: &'static str,
     unit: &'static str,
     narrowed: Narrowed,
-    from: From,
+    source: Source,
 }
 
 const fn about(
@@ -108,20 +108,20 @@ const fn about(
     quantity: Quantity,
     unit: &'static str,
     narrowed: Narrowed,
-    from: From,
+    source: Source,
 ) -> About {
     About {
         quantity,
         name,
         unit,
         narrowed,
-        from,
+        source,
     }
 }
 
 #[rustfmt::skip]
 const ALL: [About; 28] = {
-    use self::{From::*, Narrowed::*, Quantity as Q};
+    use self::{Narrowed::*, Quantity as Q, Source::*};
     [
         about("throughput", Q::Throughput, "instructions / cycle", No, Totals),
         about("speedup", Q::Speedup, "threads alone", No, Alone),
@@ -177,7 +177,7 @@ impl Quantity {
 
     /// Whether each class of threads must be simulated alone for it.
     pub fn needs_alone(self) -> bool {
-        self.about().from == From::Alone
+        self.about().source == Source::Alone
     }
 
     /// Whether it exists for the threads of one name.
@@ -192,12 +192,12 @@ impl Quantity {
 
     /// Whether it is read from what threads did in the course of time.
     pub(crate) fn is_of_course(self) -> bool {
-        matches!(self.about().from, From::Course | From::Marks)
+        matches!(self.about().source, Source::Course | Source::Marks)
     }
 
     /// Whether it must be known how far threads were at each moment.
     pub(crate) fn needs_marks(self) -> bool {
-        self.about().from == From::Marks
+        self.about().source == Source::Marks
     }
 }
 

@@ -85,24 +85,20 @@ pub(super) fn waits(
         total[*server] += used;
     }
     // As many lines wait for a port or a link as the threads that use it have under way, at most.
-    let longest = |server: usize| -> f64 {
-        let uses_it = |uses: &[(usize, f64)]| uses.iter().any(|(its, _)| *its == server);
-        let threads = running.iter().zip(fates).zip(&used);
-        let threads = threads.filter(|(_, uses)| uses_it(uses));
-        let under_way = threads.map(|((who, fate), _)| {
-            let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
-            let needed = f64::from(if kind.misses > 0 {
-                kind.misses
-            } else {
-                kind.window
-            });
-            match layout.is_link(server) {
+    let mut longest = vec![0.0; services.len()];
+    for ((who, fate), uses) in running.iter().zip(fates).zip(&used) {
+        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
+        let needed = f64::from(match kind.misses {
+            0 => kind.window,
+            most => most,
+        });
+        for (server, _) in uses {
+            longest[*server] += match layout.is_link(*server) {
                 true => needed + fate.ahead(),
                 false => needed,
-            }
-        });
-        under_way.sum()
-    };
+            };
+        }
+    }
     let wait = |at: usize, (server, used): (usize, f64), queues: &[f64]| {
         let who = &running[at];
         let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
@@ -139,7 +135,7 @@ pub(super) fn waits(
                 let factor = factor.clamp(1.0 / LEAP, LEAP);
                 *queue *= factor;
                 if server >= layout.nodes {
-                    *queue = queue.min(longest(server) * service);
+                    *queue = queue.min(longest[server] * service);
                 }
                 // A change too small to notice does not count.
                 moved = moved.max(factor.ln().abs() * *queue / (*queue + service));

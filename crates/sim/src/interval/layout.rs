@@ -56,7 +56,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub fn new(machine: &MachineModel) -> Self {
-        let (wired, uses) = wiring(machine);
+        let (wired, pus) = wiring(machine);
         let cache = |cache: &Wired<'_>| {
             let like = cache.like;
             let lines = |bytes: u64| bytes / u64::from(like.line.max(1));
@@ -76,8 +76,6 @@ impl Layout {
         let mut caches: Vec<CacheAt> = wired.iter().map(cache).collect();
         let line = machine.caches.first().map_or(64, |level| level.line).max(1);
         let line = f64::from(line.next_power_of_two());
-        let places = machine.places();
-        let pus = uses;
         for (number, cache) in caches.iter_mut().enumerate() {
             let before = |path: &Vec<usize>| {
                 let at = path.iter().position(|its| *its == number)?;
@@ -115,7 +113,7 @@ impl Layout {
                 .map_or(4096, |tlb| tlb.page)
                 .max(1)
                 .next_power_of_two() as f64,
-            alike: alike(machine, &caches, &places),
+            alike: alike(machine, &caches, &pus),
             caches,
             pus,
             line,
@@ -176,17 +174,17 @@ impl Layout {
 
 /// Gives the same number to cores of one kind and node that share the same caches with others, and whose own caches are
 /// alike.
-fn alike(machine: &MachineModel, caches: &[CacheAt], places: &[(usize, usize)]) -> Vec<usize> {
+fn alike(machine: &MachineModel, caches: &[CacheAt], pus: &[PuUses]) -> Vec<usize> {
     let of_core = |core: usize| {
         let shared = |cache: &CacheAt| {
-            let cores = || cache.pus.iter().map(|pu| places[*pu as usize].0);
+            let cores = || cache.pus.iter().map(|pu| pus[*pu as usize].core);
             cores().any(|other| other == core) && cores().any(|other| other != core)
         };
         let common: Vec<usize> = (0..caches.len())
             .filter(|at| shared(&caches[*at]))
             .collect();
         let mine = |cache: &&CacheAt| {
-            let mut cores = cache.pus.iter().map(|pu| places[*pu as usize].0);
+            let mut cores = cache.pus.iter().map(|pu| pus[*pu as usize].core);
             cores.all(|other| other == core)
         };
         let own = caches.iter().filter(mine).map(|cache| {

@@ -24,6 +24,15 @@ impl Cover {
     }
 }
 
+/// Whether a prefetcher brings lines beside those of a set that is visited at random.
+pub(super) fn brings_neighbours(prefetcher: &Prefetcher) -> bool {
+    match prefetcher.pattern {
+        Pattern::NextLine | Pattern::AdjacentLine => true,
+        // Two misses in one page are no stream, most of the time.
+        Pattern::Stream | Pattern::Stride => false,
+    }
+}
+
 /// What the prefetchers of a cache do for a thread's visits of some lines. `line` is the length of a line in bytes. For each
 /// miss of these visits there are `strays` misses of others that follow no pattern: each begins to track its page.
 pub(super) fn cover(prefetchers: &[Prefetcher], lines: &Lines, line: f64, strays: f64) -> Cover {
@@ -41,10 +50,9 @@ fn one(prefetcher: &Prefetcher, lines: &Lines, line: f64, strays: f64) -> Cover 
     let of_page = prefetcher.page as f64 / line;
     let Some(step) = lines.step else {
         // At random: the next line is as good as any.
-        let wasted = match prefetcher.pattern {
-            Pattern::NextLine | Pattern::AdjacentLine => ahead,
-            // Two misses in one page are no stream, most of the time.
-            Pattern::Stream | Pattern::Stride => 0.0,
+        let wasted = match brings_neighbours(prefetcher) {
+            true => ahead,
+            false => 0.0,
         };
         return Cover {
             wasted,

@@ -10,7 +10,7 @@ use super::{
     layout::{LEVELS, Layout},
     links::{Crossings, Moved, Users, elsewhere, farther},
     ports::{passing, written_through},
-    prefetch::{Cover, cover},
+    prefetch::{Cover, brings_neighbours, cover},
     reuse::{Point, Reuse},
     tlb::{Tlb, tlbs},
     victim::{self, Before},
@@ -280,24 +280,30 @@ impl<'a> Traffic<'a> {
                 true => written_through(layout, running, (number, speeds)),
                 false => Vec::new(),
             };
-            if !cache.prefetchers.is_empty() {
-                let without = &mut self.without[number];
-                without.update(shape, visitors.clone());
-                let members = groups.iter().zip(&without.missed);
+            if cache.prefetchers.is_empty() {
+                // What a cache before it has asked for passes through it.
+                for (visitor, group) in visitors.iter_mut().zip(&groups) {
+                    visitor.rate *= 1.0 + neighbours(running, flows, group);
+                }
+            } else {
+                let pairs = cache.prefetchers.iter().any(brings_neighbours);
+                let first = match pairs {
+                    true => &mut self.without[number],
+                    false => &mut self.known[number],
+                };
+                first.update(shape, visitors.clone());
+                let members = groups.iter().zip(&first.missed);
                 let members = members.flat_map(|(group, missed)| {
                     let members = group.members.iter();
                     members.map(|at| (*at, missed.ratio))
                 });
                 let members: Vec<(usize, f64)> = members.collect();
                 cover_flows(layout, running, (number, &members), flows, speeds);
-                let ratios = without.missed.iter().map(|missed| missed.ratio);
-                for ((visitor, ratio), group) in visitors.iter_mut().zip(ratios).zip(&groups) {
-                    visitor.rate *= 1.0 + ratio * neighbours(running, flows, group);
-                }
-            } else {
-                // What a cache before it has asked for passes through it.
-                for (visitor, group) in visitors.iter_mut().zip(&groups) {
-                    visitor.rate *= 1.0 + neighbours(running, flows, group);
+                if pairs {
+                    let ratios = first.missed.iter().map(|missed| missed.ratio);
+                    for ((visitor, ratio), group) in visitors.iter_mut().zip(ratios).zip(&groups) {
+                        visitor.rate *= 1.0 + ratio * neighbours(running, flows, group);
+                    }
                 }
             }
             let known = &mut self.known[number];

@@ -30,7 +30,7 @@ struct There {
     mark: f64,
     /// How often each of them had been written by then.
     written: f64,
-    /// The same as `mark` of the ways where they are, if ways are told apart.
+    /// The same as `mark` for each way, if some threads may fill only some ways.
     by_way: Option<Box<[f64]>>,
     /// Which ways these are: bit n for way n; 0 for all.
     ways: u32,
@@ -91,7 +91,7 @@ impl Warmth {
         })
     }
 
-    /// The part of some lines that other lines have left, if ways are told apart. They are in those ways first that take in
+    /// The part of some lines that other lines have left, if some threads may fill only some ways. They are in those ways first that take in
     /// least: what is elsewhere goes out soon, and comes back there.
     fn left_in_ways(&self, cache: usize, there: &There) -> Option<f64> {
         let now = self.by_way.as_ref()?.get(cache)?;

@@ -32,7 +32,7 @@ pub use directory::Placement;
 pub use hierarchy::Memory;
 pub use topology::Occupancy;
 
-/// Threads beyond the first that many are told apart from each other by no line of a cache.
+/// Lines of a cache name this many threads. All further ones have one number in common.
 pub(crate) const CONFINABLE: usize = cache::LAST_THREAD as usize;
 
 pub(crate) use warm::Span;

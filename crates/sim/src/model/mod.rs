@@ -147,7 +147,7 @@ fn is_zero(time: &Ps) -> bool {
     *time == 0
 }
 
-fn is_none(bandwidth: &f64) -> bool {
+fn is_unlimited(bandwidth: &f64) -> bool {
     *bandwidth == 0.0
 }
 
@@ -174,7 +174,7 @@ pub struct MemoryModel {
     /// Bytes a second that one NUMA node's memory delivers: requests beyond queue.
     pub bandwidth: f64,
     /// Bytes a second that the link from each node to each other one moves: lines beyond queue. 0 without limit.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_unlimited")]
     pub link_bandwidth: f64,
     /// By how much the latency is multiplied, by the requesting core's node and the memory's node.
     pub distance: Vec<Vec<f64>>,

@@ -147,7 +147,7 @@ fn buffers_bound_loads_and_stores() {
     assert!(executed(&kind, &[Op::Store], 0)[0] > CYCLES * 9 / 10);
 }
 
-/// Stores of all contexts go into one first-level data cache, which takes so many a cycle, or each into its own.
+/// Contexts with a first-level data cache in common share the stores that it takes per cycle; others have a cache each.
 #[test]
 fn stores_of_all_contexts_share_what_their_cache_takes() {
     let mut kind = kind(2, Multithreading::Simultaneous, false, 1024);

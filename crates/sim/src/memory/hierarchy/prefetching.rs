@@ -98,7 +98,7 @@ impl Memory {
             return None;
         }
         let claim = self.claim(&miss, counters);
-        if self.backlog(&claim, miss.at) >= u64::from(backlog) {
+        if backlog < u32::MAX && self.backlog(&claim, miss.at) >= u64::from(backlog) {
             return None;
         }
         let mut gone = Gone::none(claim.entry);
