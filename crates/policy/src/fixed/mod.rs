@@ -7,13 +7,11 @@ mod likwid;
 mod location;
 mod pattern;
 mod rule;
-mod ways;
-mod weight;
+mod value;
 
 pub use location::{Location, LocationError};
 pub use rule::{Rule, RuleError, parse_rules};
-pub use ways::WaysRule;
-pub use weight::WeightRule;
+pub use value::{Given, ValueRule, WaysRule, WeightRule};
 
 use crate::{PolicyError, history::PerThread};
 use perch_core::{
@@ -123,7 +121,7 @@ impl Fixed {
 
     /// Which rules of ways are for a thread: of each level the first one.
     fn ways_of(&self, info: &ThreadInfo) -> Vec<usize> {
-        let level = |rule: usize| self.ways[rule].ways.level();
+        let level = |rule: usize| self.ways[rule].value.level();
         let mut found: Vec<usize> = Vec::new();
         for rule in 0..self.ways.len() {
             let taken = found.iter().any(|other| level(*other) == level(rule));
@@ -276,10 +274,10 @@ impl Policy for Fixed {
                 });
             };
             if let Some(rule) = found.weight.map(|rule| &self.weights[rule]) {
-                action(ActionKind::CpuWeight(rule.weight), rule);
+                action(ActionKind::CpuWeight(rule.value), rule);
             }
             for rule in found.ways.iter().map(|rule| &self.ways[*rule]) {
-                action(ActionKind::CacheWays(rule.ways), rule);
+                action(ActionKind::CacheWays(rule.value), rule);
             }
         }
         plan.remarks = remarks;
