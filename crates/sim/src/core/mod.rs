@@ -2,11 +2,13 @@
 
 mod clock;
 mod context;
+mod entries;
 mod misses;
 mod occupancy;
 mod pipeline;
 mod queues;
 mod ready;
+mod ring;
 mod units;
 
 pub use pipeline::{Core, Finished, Supply};

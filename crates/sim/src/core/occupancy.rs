@@ -27,6 +27,7 @@ impl Held {
         self.0 >> BITS
     }
 
+    #[inline]
     pub fn is_of(self, context: usize) -> bool {
         self.0 & NONE == context as u64
     }

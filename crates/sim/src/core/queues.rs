@@ -4,15 +4,11 @@
 //! front end, and so do all behind it: a thread whose operations wait for memory takes the entries of a queue that it
 //! shares, and slows its sibling even where units are free. A watermark bounds how many it takes.
 
-use super::{
-    occupancy::{Held, Occupancy},
-    units::Calendar,
-};
+use super::{entries::Entries, occupancy::Occupancy, units::Calendar};
 use crate::{
     counters::Counters,
     model::{CoreKind, Op, Parts, Queue, QueueSharing, Until},
 };
-use std::collections::VecDeque;
 
 /// Queues of an operation at most: a scheduler and a buffer.
 pub(crate) const MOST: usize = 2;
@@ -47,62 +43,13 @@ pub(super) struct Full {
 
 /// One queue, of a core or of one context; or what one context may have of a shared one.
 #[derive(Debug, Clone)]
-struct Entries {
-    size: usize,
-    /// Whether several contexts take entries of it.
-    shared: bool,
-    /// When each that is in it leaves, the first in front. Most that enter leave last: a sorted list is cheaper than a heap.
-    leave: VecDeque<Held>,
+struct One {
+    entries: Entries,
     until: Until,
     /// The number by which they are counted; `None` if another one counts them.
     number: Option<u8>,
     /// Whether floating-point operations wait in it for a unit.
     fp: bool,
-}
-
-impl Entries {
-    /// Whether there is room in cycle `now`.
-    ///
-    /// # Errors
-    /// The first cycle in which there is, as things are.
-    #[inline]
-    fn room(&mut self, now: u64) -> Result<(), u64> {
-        while self.leave.len() >= self.size {
-            match self.leave.front() {
-                Some(first) if first.until() <= now => self.leave.pop_front(),
-                // More entries are taken than there are: it was just divided among more contexts.
-                Some(first) => return Err(first.until()),
-                None => return Ok(()),
-            };
-        }
-        Ok(())
-    }
-
-    /// Takes over some of the entries of another one.
-    fn take_over(&mut self, other: &mut Self, moves: impl Fn(Held) -> bool) {
-        other.leave.retain(|held| {
-            let moves = moves(*held);
-            if moves {
-                self.enter(*held);
-            }
-            !moves
-        });
-    }
-
-    /// One more, which leaves then.
-    #[inline]
-    fn enter(&mut self, held: Held) {
-        let leave = held.until();
-        match self.leave.back() {
-            Some(last) if last.until() > leave => {
-                // Few leave later: found from the back, in fewer steps than by halving.
-                let later = self.leave.iter().rev();
-                let later = later.take_while(|its| its.until() > leave).count();
-                self.leave.insert(self.leave.len() - later, held);
-            }
-            _ => self.leave.push_back(held),
-        }
-    }
 }
 
 /// Of each context and operation, the queues that it needs an entry of, the first in front.
@@ -132,7 +79,7 @@ fn need(of_op: &mut [[u16; TAKEN]; Op::COUNT], ops: &[Op], number: usize) {
 /// The queues of a core.
 #[derive(Debug, Clone)]
 pub(super) struct Queues {
-    entries: Box<[Entries]>,
+    all: Box<[One]>,
     of_op: OfOp,
     /// Those whose size depends on how many contexts have a thread, by number.
     sized: Box<[(usize, Queue)]>,
@@ -155,28 +102,27 @@ impl Queues {
         let contexts = kind.contexts as usize;
         let mut of_op: OfOp = vec![[[NONE; TAKEN]; Op::COUNT]; contexts].into();
         let mut other = of_op.clone();
-        let (mut entries, mut sized) = (Vec::new(), Vec::new());
+        let (mut all, mut sized) = (Vec::new(), Vec::new());
         let mut in_parts = Vec::new();
         for queue in &kind.queues {
-            let one = |shared, part: u32| Entries {
-                size: (queue.entries / part).max(1) as usize,
-                shared,
-                leave: VecDeque::new(),
+            let one = |of: Option<usize>, part: u32| One {
+                entries: Entries::new((queue.entries / part).max(1) as usize, of),
                 until: queue.until,
                 // What a context may have of a shared queue is in that one too.
-                number: (shared || queue.sharing != QueueSharing::Shared).then_some(queue.number),
+                number: (of.is_none() || queue.sharing != QueueSharing::Shared)
+                    .then_some(queue.number),
                 fp: queue.is_fp_scheduler(),
             };
             let shared = queue.sharing == QueueSharing::Shared;
             if shared {
-                entries.push(one(true, 1));
+                all.push(one(None, 1));
             }
-            let whole = entries.len().wrapping_sub(1);
+            let whole = all.len().wrapping_sub(1);
             let mut of_parts = Vec::new();
             if shared && queue.partitioned {
                 for _ in 0..kind.parts().number {
-                    of_parts.push(entries.len());
-                    entries.push(one(true, kind.parts().number));
+                    of_parts.push(all.len());
+                    all.push(one(None, kind.parts().number));
                 }
                 in_parts.push((whole, of_parts.clone()));
             }
@@ -190,11 +136,11 @@ impl Queues {
                     }
                 }
                 if shared || queue.sharing == QueueSharing::Split {
-                    sized.push((entries.len(), queue.clone()));
+                    sized.push((all.len(), queue.clone()));
                 }
-                need(of_op, &queue.ops, entries.len());
-                need(other, &queue.ops, entries.len());
-                entries.push(one(false, 1));
+                need(of_op, &queue.ops, all.len());
+                need(other, &queue.ops, all.len());
+                all.push(one(Some(context), 1));
             }
         }
         let parts = Divided {
@@ -203,7 +149,7 @@ impl Queues {
             queues: in_parts,
         };
         Some(Self {
-            entries: entries.into(),
+            all: all.into(),
             of_op,
             sized: sized.into(),
             parts: (kind.parts().number > 1).then(|| Box::new(parts)),
@@ -226,7 +172,7 @@ impl Queues {
             } else {
                 1
             };
-            self.entries[*number].size = (queue.of_one(busy as u32) / parts).max(1) as usize;
+            self.all[*number].entries.size = (queue.of_one(busy as u32) / parts).max(1) as usize;
         }
         let divided = parts.among(busy) > 1;
         let changed = |its: &&mut Box<Divided>| its.divided != divided;
@@ -237,7 +183,8 @@ impl Queues {
         std::mem::swap(&mut self.of_op, &mut its.other);
         for (whole, of_parts) in &its.queues {
             for (nth, part) in of_parts.iter().enumerate() {
-                if let Ok([whole, part]) = self.entries.get_disjoint_mut([*whole, *part]) {
+                if let Ok([whole, part]) = self.all.get_disjoint_mut([*whole, *part]) {
+                    let (whole, part) = (&mut whole.entries, &mut part.entries);
                     match divided {
                         // Those of threads that have left are in the last one.
                         true => part.take_over(whole, |held| match held.context() {
@@ -261,9 +208,9 @@ impl Queues {
             if number == NONE {
                 break;
             }
-            let entries = &mut self.entries[usize::from(number)];
-            if let Err(until) = entries.room(now) {
-                let own = !entries.shared || self.busy == 1;
+            let queue = &mut self.all[usize::from(number)];
+            if let Err(until) = queue.entries.room(now) {
+                let own = queue.entries.of.is_some() || self.busy == 1;
                 return Err(Full { until, own });
             }
         }
@@ -271,7 +218,7 @@ impl Queues {
     }
 
     /// An operation leaves the front end.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&mut self, op: Op, context: usize, now: u64, times: Times) {
         let mut end = times.retired;
         if op == Op::Store {
@@ -284,18 +231,17 @@ impl Queues {
             if number == NONE {
                 break;
             }
-            let entries = &mut self.entries[usize::from(number)];
-            let leave = match entries.until {
+            let queue = &mut self.all[usize::from(number)];
+            let leave = match queue.until {
                 Until::Start => times.start,
                 Until::Data => times.complete,
                 Until::End => end,
             };
-            if leave > now {
-                entries.enter(Held::new(leave, context));
-                if let Some(number) = entries.number {
-                    let fp = entries.fp && matches!(op, Op::Fp | Op::FpDivide);
-                    self.occupancy.enter(context, number, fp, now, leave);
-                }
+            let leave = leave.max(now);
+            queue.entries.take(now, leave, context);
+            if let Some(number) = queue.number {
+                let fp = queue.fp && matches!(op, Op::Fp | Op::FpDivide);
+                self.occupancy.enter(context, number, fp, now, leave);
             }
         }
     }
@@ -303,13 +249,9 @@ impl Queues {
     /// Counts which entries a context has held since this was last called, up to cycle `now`, which is none of the past.
     /// Nothing is counted if those cycles belong to no thread.
     pub fn settle(&mut self, context: usize, now: u64, counters: Option<&mut Counters>) {
-        // Most have left by now, and the last to leave are behind.
-        let counted = self.entries.iter().filter_map(|entries| {
-            let later = entries.leave.iter().rev();
-            let later = later.take_while(|held| held.until() > now);
-            let own = later.filter(|held| held.is_of(context));
-            Some((entries.number?, own.map(|held| held.until() - now).sum()))
-        });
+        let counted = self.all.iter();
+        let counted =
+            counted.filter_map(|queue| Some((queue.number?, queue.entries.ahead(context, now))));
         self.occupancy.settle(context, now, counted, counters);
     }
 
@@ -326,14 +268,14 @@ impl Queues {
                 .of_op
                 .iter()
                 .filter(|of| of.as_flattened().contains(number));
-            let entries = &mut self.entries[usize::from(*number)];
+            let queue = &mut self.all[usize::from(*number)];
             match shared.count() {
-                1 => entries.leave.retain(|held| !held.is_of(context)),
-                _ => fp_drains |= entries.fp,
+                1 => queue.entries.forget(context),
+                _ => {
+                    fp_drains |= queue.fp;
+                    queue.entries.disown(context);
+                }
             }
-            let own = entries.leave.iter_mut();
-            own.filter(|held| held.is_of(context))
-                .for_each(Held::disown);
         }
         self.occupancy.forget(context, now, fp_drains);
     }
@@ -348,23 +290,6 @@ mod tests {
     };
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-
-    #[test]
-    fn a_full_queue_has_room_when_the_first_leaves() {
-        let mut entries = Entries {
-            size: 2,
-            shared: true,
-            leave: VecDeque::new(),
-            until: Until::Start,
-            number: None,
-            fp: false,
-        };
-        entries.enter(Held::new(9, 0));
-        entries.enter(Held::new(7, 0));
-        assert_eq!(entries.room(5), Err(7));
-        assert_eq!(entries.room(7), Ok(()));
-        assert_eq!(entries.leave.len(), 1);
-    }
 
     /// An entry, cycle by cycle.
     struct Stay {
