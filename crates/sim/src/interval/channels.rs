@@ -50,8 +50,9 @@ impl Wait {
 /// channels' from the step before; none at first.
 ///
 /// Who comes finds those that wait and, half done, the one that is served: queue = sum of used · (wait + service / 2).
-/// From a thread that waits for each of its loads no other load is there when its next one comes: its wait is the queue
-/// less its own part. Where all wait for the same queue this is M/D/1, service · used / (2 · (1 - used)). Where threads ask
+/// Of a thread with N lines under way, only N - 1 others can be there when its next one comes: its wait is the queue less
+/// the N-th part of its own (a closed queueing network; Schweitzer 1979). `under_way` gives N, by thread and server. Where
+/// N is large and all wait for the same queue this is M/D/1, service · used / (2 · (1 - used)). Where threads ask
 /// for more than there is, it grows until they are slow enough; there a small change of use is a large one of the queue,
 /// so it is followed the other way round: the queue grows while more is used than it goes with, and shrinks while less is.
 pub(super) fn waits(
@@ -60,6 +61,7 @@ pub(super) fn waits(
     running: &[Running<'_>],
     speeds: &[f64],
     fates: &[Fate],
+    under_way: &dyn Fn(usize, usize) -> f64,
     queues: &mut Vec<f64>,
 ) -> (Vec<Wait>, f64) {
     let services = layout.servers();
@@ -100,12 +102,7 @@ pub(super) fn waits(
         }
     }
     let wait = |at: usize, (server, used): (usize, f64), queues: &[f64]| {
-        let who = &running[at];
-        let kind = machine.kind(&machine.cores[layout.pus[who.pu].core]);
-        let own = match kind.window <= 1 {
-            true => used * who.demand.loads(),
-            false => 0.0,
-        };
+        let own = used * running[at].demand.loads() / under_way(at, server);
         ((queues[server] - own * services[server] / 2.0) / (1.0 + own)).max(0.0)
     };
     let mut moved = 0.0f64;

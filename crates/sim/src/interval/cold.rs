@@ -4,7 +4,7 @@ use super::{
     NEGLIGIBLE, Run,
     demand::{Lines, Owner},
     layout::Layout,
-    prefetch::cover,
+    prefetch::{Learned, cover},
     traffic::Kept,
     warmth::{Cold, Warmth, Whose},
 };
@@ -55,7 +55,13 @@ fn prefetched(layout: &Layout, run: &Run, cache: usize, lines: &Lines, cost: f64
     // Those of the caches before bring lines into this one, too.
     let covers = path[..=step].iter().map(|cache| {
         let prefetchers = &layout.caches[*cache].prefetchers;
-        cover(prefetchers, lines, layout.line, 0.0)
+        let none = vec![0.0; prefetchers.len()];
+        cover(
+            prefetchers,
+            Learned { lines, rate: 0.0 },
+            layout.line,
+            (&none, 0.0),
+        )
     });
     let best = covers.max_by(|one, other| one.share.total_cmp(&other.share));
     let Some(best) = best.filter(|best| best.share > 0.0) else {

@@ -30,6 +30,7 @@ mod stops;
 mod tally;
 mod tlb;
 mod traffic;
+mod under_way;
 mod victim;
 mod warmth;
 mod ways;

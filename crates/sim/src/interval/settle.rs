@@ -12,6 +12,7 @@ use super::{
     play::InQueues,
     stops,
     traffic::{Fate, Prefetched, Running, Traffic},
+    under_way::under_way,
 };
 use crate::model::{MachineModel, Op, PuUses};
 use std::sync::Arc;
@@ -356,7 +357,19 @@ fn iterate(
         // Others meet what comes of it on the average.
         let means: Vec<f64> = speeds.iter().zip(&left).map(|(v, left)| v * left).collect();
         let fates = traffic.fates(&means);
-        let (waits, moved) = waits(machine, layout, &running, &means, &fates, &mut queues);
+        let at_once = |at: usize, server: usize| {
+            let kind = machine.kind(&machine.cores[layout.pus[seats[at].pu].core]);
+            under_way(layout, kind, seats[at], &fates[at], server)
+        };
+        let (waits, moved) = waits(
+            machine,
+            layout,
+            &running,
+            &means,
+            &fates,
+            &at_once,
+            &mut queues,
+        );
         let mut change = moved;
         let mut at = 0;
         for (core, sharers) in cores.iter().zip(&shared) {

@@ -10,7 +10,7 @@ use super::{
     layout::{LEVELS, Layout},
     links::{Crossings, Moved, Users, elsewhere, farther},
     ports::{passing, written_through},
-    prefetch::{Cover, brings_neighbours, cover},
+    prefetch::{Cover, Learned, cover, missed_alone, remembered, visited_with},
     reuse::{Point, Reuse},
     tlb::{Tlb, tlbs},
     victim::{self, Before},
@@ -162,8 +162,8 @@ pub(super) struct Traffic<'a> {
     /// By cache.
     groups: Vec<Vec<Group>>,
     known: Vec<Known>,
-    /// The same without the lines that prefetchers bring in vain.
-    without: Vec<Known>,
+    /// The same without the lines that prefetchers bring in vain, and with a first guess of what these do.
+    guessed: Vec<[Known; 2]>,
     tlbs: Vec<Tlb>,
 }
 
@@ -212,7 +212,7 @@ impl<'a> Traffic<'a> {
             running,
             flows,
             known: groups.iter().map(|_| Known::default()).collect(),
-            without: groups.iter().map(|_| Known::default()).collect(),
+            guessed: groups.iter().map(|_| Default::default()).collect(),
             groups,
             tlbs: tlbs(layout, running),
         }
@@ -283,14 +283,10 @@ impl<'a> Traffic<'a> {
             if cache.prefetchers.is_empty() {
                 // What a cache before it has asked for passes through it.
                 for (visitor, group) in visitors.iter_mut().zip(&groups) {
-                    visitor.rate *= 1.0 + neighbours(running, flows, group);
+                    visitor.rate *= 1.0 + neighbours(running, flows, group, |cover| cover.wasted);
                 }
             } else {
-                let pairs = cache.prefetchers.iter().any(brings_neighbours);
-                let first = match pairs {
-                    true => &mut self.without[number],
-                    false => &mut self.known[number],
-                };
+                let [first, second] = &mut self.guessed[number];
                 first.update(shape, visitors.clone());
                 let members = groups.iter().zip(&first.missed);
                 let members = members.flat_map(|(group, missed)| {
@@ -299,11 +295,28 @@ impl<'a> Traffic<'a> {
                 });
                 let members: Vec<(usize, f64)> = members.collect();
                 cover_flows(layout, running, (number, &members), flows, speeds);
-                if pairs {
-                    let ratios = first.missed.iter().map(|missed| missed.ratio);
-                    for ((visitor, ratio), group) in visitors.iter_mut().zip(ratios).zip(&groups) {
-                        visitor.rate *= 1.0 + ratio * neighbours(running, flows, group);
+                let asked = groups
+                    .iter()
+                    .map(|group| neighbours(running, flows, group, |cover| cover.asked));
+                let asked: Vec<f64> = asked.collect();
+                let mut ratios: Vec<f64> = first.missed.iter().map(|its| its.ratio).collect();
+                let rates: Vec<f64> = visitors.iter().map(|visitor| visitor.rate).collect();
+                let all = |ratios: &[f64], visitors: &mut [Visitor]| {
+                    let each = ratios.iter().zip(&asked).zip(&rates);
+                    for (visitor, ((ratio, asked), rate)) in visitors.iter_mut().zip(each) {
+                        visitor.rate = rate * visited_with(*ratio, *asked);
                     }
+                };
+                all(&ratios, &mut visitors);
+                if asked.iter().any(|asked| *asked > 0.0) {
+                    // With what they bring, lines stay for a shorter time.
+                    second.update(shape, visitors.clone());
+                    for (ratio, (missed, asked)) in
+                        ratios.iter_mut().zip(second.missed.iter().zip(&asked))
+                    {
+                        *ratio = missed_alone(missed.ratio, *asked);
+                    }
+                    all(&ratios, &mut visitors);
                 }
             }
             let known = &mut self.known[number];
@@ -318,6 +331,9 @@ impl<'a> Traffic<'a> {
                     }
                     let lines = &running[flow.thread].demand.lines[flow.lines];
                     let fate = &mut fates[flow.thread];
+                    if !cache.prefetchers.is_empty() {
+                        flow.cover.wasted = flow.cover.wasted.max(flow.cover.brought(ratio));
+                    }
                     let (hits, gone) = (flow.visits * (1.0 - ratio), flow.visits * ratio);
                     if cache.line_transfer > 0.0 {
                         let who = (flow.thread, flow.lines, &running[flow.thread]);
@@ -427,6 +443,12 @@ fn cover_flows(
     });
     let strays: f64 = strays.map(rate).sum();
     let rates: Vec<f64> = members.iter().map(rate).collect();
+    let learned = members.iter().zip(&rates).map(|((at, _), rate)| Learned {
+        lines: lines_of(&flows[*at]),
+        rate: *rate,
+    });
+    let learned: Vec<Learned<'_>> = learned.filter(|its| !its.lines.code).collect();
+    let times = remembered(prefetchers, layout.line, &learned);
     for ((at, _), rate) in members.iter().zip(rates) {
         let flow = &mut flows[*at];
         let who = &running[flow.thread];
@@ -438,23 +460,30 @@ fn cover_flows(
         let Some(step) = step.filter(|_| !lines.code) else {
             continue;
         };
-        let found = cover(prefetchers, lines, layout.line, strays / rate.max(1e-30));
+        let beside = (&times[..], strays / rate.max(1e-30));
+        let found = cover(prefetchers, Learned { lines, rate }, layout.line, beside);
         let wasted = flow.cover.wasted.max(found.wasted);
         if found.share > flow.cover.share || flow.cover == Cover::default() {
             (flow.cover, flow.step) = (found, step);
         }
         flow.cover.wasted = wasted;
+        (flow.cover.asked, flow.cover.paired) = (found.asked, found.paired);
     }
 }
 
-/// How many lines of a group prefetchers bring with each that is missed, if the group is visited at random: the next line,
-/// or the other of a pair, is then one of the group too. It takes a place and may be hit later, as if it had been visited.
-fn neighbours(running: &[Running<'_>], flows: &[Flow], group: &Group) -> f64 {
+/// How many lines of a group prefetchers ask for, or bring, with each that is missed, if the group is visited at random: the
+/// next line, or the other of a pair, is then one of the group too. It takes a place and may be hit later.
+fn neighbours(
+    running: &[Running<'_>],
+    flows: &[Flow],
+    group: &Group,
+    of: impl Fn(&Cover) -> f64,
+) -> f64 {
     let of_flow = |at: &usize| {
         let flow = &flows[*at];
         let lines = &running[flow.thread].demand.lines[flow.lines];
         match lines.step.is_none() && !lines.code && lines.lines > 1.0 {
-            true => flow.cover.wasted,
+            true => of(&flow.cover),
             false => 0.0,
         }
     };

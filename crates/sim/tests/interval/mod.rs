@@ -2,6 +2,7 @@
 
 mod cores;
 mod prefetch;
+mod queueing;
 
 use crate::support::{ALU, MIXED, compute, kinds, machine, mix, state, workload};
 use perch_core::PuSet;
