@@ -360,6 +360,7 @@ mod tests {
             seconds: 2.0,
             responses: (1..=20).map(f64::from).collect(),
             energy: None,
+            settled: true,
         }
     }
 

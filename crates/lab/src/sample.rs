@@ -104,6 +104,9 @@ pub struct Sample {
     /// What the machine took meanwhile, if its energy is modelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<EnergyStats>,
+    /// Whether caches had settled by then, if the job waits for that; else true.
+    #[serde(skip)]
+    pub settled: bool,
 }
 
 impl Sample {

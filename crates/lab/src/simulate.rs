@@ -168,13 +168,14 @@ fn without_policy(
             ));
         }
     }
+    let mut settled = true;
     if job.warm {
         system
             .run(FIRST_MOMENT)
             .map_err(|error| error.to_string())?;
         system.warm();
         if matches!(job.detail, Detail::Cycle) {
-            settle(&mut system, SETTLE).map_err(|error| error.to_string())?;
+            settled = settle(&mut system, SETTLE).map_err(|error| error.to_string())?;
         }
     }
     let start = start.max(system.now());
@@ -198,6 +199,7 @@ fn without_policy(
         seconds: seconds(system.now() - begun, machine),
         responses: responses(&system, begun),
         energy: system.energy(),
+        settled,
     })
 }
 
@@ -347,6 +349,7 @@ fn with_policy(
         seconds: watcher.time as f64 * 1e-9,
         responses: responses(system, begun),
         energy: system.energy(),
+        settled: true,
     })
 }
 

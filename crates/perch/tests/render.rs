@@ -453,6 +453,7 @@ fn played() -> Outcome {
         contestant: "masa".to_owned(),
         interval,
         cycle,
+        settled: interval > 1.0,
     };
     let machines = ["ibm-power7-smt4", "intel-xeon-ht", "numa-2"];
     Outcome {

@@ -11,6 +11,8 @@ pub struct Agreement {
     pub largest: f64,
     /// Results in which the same placement is ahead at both levels.
     pub agreed: usize,
+    /// Results of which the cycle level's caches had not settled with one of both placements.
+    pub unsettled: usize,
 }
 
 impl Agreement {
@@ -25,6 +27,7 @@ impl Agreement {
             mean: differences().sum::<f64>() / again.len() as f64,
             largest: differences().fold(0.0, f64::max),
             agreed: again.iter().filter(agrees).count(),
+            unsettled: again.iter().filter(|one| !one.settled).count(),
         })
     }
 }
@@ -40,16 +43,17 @@ mod tests {
             contestant: "p".into(),
             interval,
             cycle,
+            settled: cycle > 1.0,
         }
     }
 
     #[test]
     fn the_levels_agree_on_who_is_ahead_or_not() {
-        let all = [again(1.1, 1.08), again(0.9, 1.01)];
+        let all = [again(1.1, 1.08), again(0.9, 1.01), again(0.9, 0.9)];
         let found = Agreement::of(&all).unwrap();
-        assert_eq!(found.agreed, 1);
+        assert_eq!((found.agreed, found.unsettled), (2, 1));
         assert!((found.largest - 0.11).abs() < 1e-9, "{found:?}");
-        assert!((found.mean - 0.065).abs() < 1e-9, "{found:?}");
+        assert!((found.mean - 0.13 / 3.0).abs() < 1e-9, "{found:?}");
         assert_eq!(Agreement::of(&[]), None);
     }
 }

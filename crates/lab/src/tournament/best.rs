@@ -42,6 +42,8 @@ struct Looks<'a> {
     alone: &'a [Alone],
     steady: bool,
     known: HashMap<Placement, f64>,
+    /// Whether the caches had settled in all of them.
+    settled: bool,
 }
 
 impl Looks<'_> {
@@ -66,6 +68,7 @@ impl Looks<'_> {
             true => steady_speedup(&sample, self.alone),
             false => speedup(&sample, self.alone),
         };
+        self.settled &= sample.settled;
         self.known.insert(placement.clone(), found);
         Ok(found)
     }
@@ -79,15 +82,20 @@ fn steady_speedup(sample: &Sample, alone: &[Alone]) -> f64 {
         .sum()
 }
 
-/// What a placement delivers in a short look.
-pub(super) fn look(job: &Job, alone: &[Alone], placement: &Placement) -> Result<f64, String> {
+/// What a placement delivers in a short look, and whether its caches had settled.
+pub(super) fn look(
+    job: &Job,
+    alone: &[Alone],
+    placement: &Placement,
+) -> Result<(f64, bool), String> {
     let mut looks = Looks {
         steady: true,
         job,
         alone,
         known: HashMap::new(),
+        settled: true,
     };
-    looks.at(placement)
+    Ok((looks.at(placement)?, looks.settled))
 }
 
 /// Searches; `starts` are placements that others found, the best first. The same whatever the host does.
@@ -102,6 +110,7 @@ pub(super) fn best(
         job,
         alone,
         known: HashMap::new(),
+        settled: true,
     };
     let slots = placement::slots(&job.workload);
     if let Some(all) = placement::every(&job.machine, &slots, ALL) {

@@ -128,19 +128,22 @@ impl Case<'_> {
         }
     }
 
-    /// The speedups of placements / that of the default scheduler's last placement, in short looks.
+    /// The speedups of placements / that of the default scheduler's last placement, in short looks, and whether the caches
+    /// had settled in both.
     fn ratios(
         &self,
         rules: &Rules,
         fidelity: Fidelity,
         known: &Match,
         placements: &[(&str, &Placement)],
-    ) -> Result<Vec<f64>, String> {
+    ) -> Result<Vec<(f64, bool)>, String> {
         let alone = Alone::of_all(&self.job(rules, Fidelity::Interval))?;
         let job = self.job(rules, fidelity);
-        let usual = best::look(&job, &alone, &known.default.placement)?;
-        let ratio =
-            |(_, placement): &(&str, &Placement)| Ok(best::look(&job, &alone, placement)? / usual);
+        let (usual, was_settled) = best::look(&job, &alone, &known.default.placement)?;
+        let ratio = |(_, placement): &(&str, &Placement)| {
+            let (found, settled) = best::look(&job, &alone, placement)?;
+            Ok((found / usual, settled && was_settled))
+        };
         placements.iter().map(ratio).collect()
     }
 
@@ -219,7 +222,7 @@ fn judge_again(rules: &Rules, cases: &[Case<'_>], matches: &[Match]) -> Result<V
         let mut found = Vec::new();
         let placements = placements(rules, known);
         let ratios = case.ratios(rules, Fidelity::Interval, known, &placements)?;
-        for ((name, placement), ratio) in placements.into_iter().zip(ratios) {
+        for ((name, placement), (ratio, _)) in placements.into_iter().zip(ratios) {
             if score::is_decided(ratio) {
                 found.push((at, name, placement, ratio));
             }
@@ -238,12 +241,13 @@ fn judge_again(rules: &Rules, cases: &[Case<'_>], matches: &[Match]) -> Result<V
         let placements: Vec<_> = chosen.iter().map(|(_, name, of, _)| (*name, *of)).collect();
         let cycle = case.ratios(rules, Fidelity::Cycle, known, &placements)?;
         let both = chosen.iter().zip(cycle);
-        let again = both.map(|((_, name, _, interval), cycle)| Again {
+        let again = both.map(|((_, name, _, interval), (cycle, settled))| Again {
             machine: known.machine.clone(),
             workload: known.workload,
             contestant: (*name).to_owned(),
             interval: *interval,
             cycle,
+            settled,
         });
         Ok(again.collect::<Vec<_>>())
     };

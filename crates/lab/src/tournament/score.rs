@@ -93,6 +93,8 @@ pub struct Again {
     pub interval: f64,
     /// At the cycle level.
     pub cycle: f64,
+    /// Whether the caches of the cycle level had settled with both placements.
+    pub settled: bool,
 }
 
 /// Whether this ratio of speedups says clearly which is better.
@@ -260,6 +262,7 @@ mod tests {
             seconds: 1.0,
             responses: Vec::new(),
             energy: None,
+            settled: true,
         }
     }
 

@@ -94,11 +94,12 @@ fn judged_again(agreement: &Agreement, results: usize) -> String {
         &format!(
             "{} in which the interval level tells a policy's last placement, or the best one, and the default scheduler's \
              last one apart by more than 0.5 % were judged again at the cycle level: both agree on the better one in {}; \
-             the ratio differs by {:.2} % on the mean, by {:.2} % at most",
+             the ratio differs by {:.2} % on the mean, by {:.2} % at most; caches had not settled in {}",
             count(results, "result"),
             agreement.agreed,
             100.0 * agreement.mean,
             100.0 * agreement.largest,
+            agreement.unsettled,
         ),
     )
 }
