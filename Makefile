@@ -108,7 +108,7 @@ bench: build examples
 	$(CARGO) run --release -p perch-bench
 
 # With a seed that nothing was developed with.
-FIDELITY = $(PERCH) lab fidelity --seed 2811 --json
+FIDELITY = $(PERCH) lab fidelity --seed 2911 --json
 
 fidelity: build
 	$(FIDELITY) --workloads 4 --placements 4 > $(TARGET)/fidelity.json
