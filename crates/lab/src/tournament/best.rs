@@ -42,8 +42,6 @@ struct Looks<'a> {
     alone: &'a [Alone],
     steady: bool,
     known: HashMap<Placement, f64>,
-    /// Whether the caches had settled in all of them.
-    settled: bool,
 }
 
 impl Looks<'_> {
@@ -51,27 +49,31 @@ impl Looks<'_> {
         if let Some(known) = self.known.get(placement) {
             return Ok(*known);
         }
-        let (warm_up, length) = match self.steady {
-            true => (Span::Cycles(LOOK.0), Span::Cycles(LOOK.1)),
-            false => (
-                Span::Time(Duration::from_secs(LONG_LOOK.0)),
-                Span::Time(Duration::from_secs(LONG_LOOK.1)),
-            ),
-        };
-        let sample = simulate(&Job {
-            placer: Placer::Fixed(placement.clone()),
-            times: Times { warm_up, length },
-            warm: self.steady,
-            ..self.job.clone()
-        })?;
+        let sample = trial(self.job, self.steady, placement)?;
         let found = match self.steady {
             true => steady_speedup(&sample, self.alone),
             false => speedup(&sample, self.alone),
         };
-        self.settled &= sample.settled;
         self.known.insert(placement.clone(), found);
         Ok(found)
     }
+}
+
+/// Simulates a placement for a short time.
+fn trial(job: &Job, steady: bool, placement: &Placement) -> Result<Sample, String> {
+    let (warm_up, length) = match steady {
+        true => (Span::Cycles(LOOK.0), Span::Cycles(LOOK.1)),
+        false => (
+            Span::Time(Duration::from_secs(LONG_LOOK.0)),
+            Span::Time(Duration::from_secs(LONG_LOOK.1)),
+        ),
+    };
+    simulate(&Job {
+        placer: Placer::Fixed(placement.clone()),
+        times: Times { warm_up, length },
+        warm: steady,
+        ..job.clone()
+    })
 }
 
 /// How fast all threads went on if each always wanted a PU.
@@ -82,20 +84,14 @@ fn steady_speedup(sample: &Sample, alone: &[Alone]) -> f64 {
         .sum()
 }
 
-/// What a placement delivers in a short look, and whether its caches had settled.
+/// What a placement of threads that do the same all the time delivers in a short look, and whether its caches had settled.
 pub(super) fn look(
     job: &Job,
     alone: &[Alone],
     placement: &Placement,
 ) -> Result<(f64, bool), String> {
-    let mut looks = Looks {
-        steady: true,
-        job,
-        alone,
-        known: HashMap::new(),
-        settled: true,
-    };
-    Ok((looks.at(placement)?, looks.settled))
+    let sample = trial(job, true, placement)?;
+    Ok((steady_speedup(&sample, alone), sample.settled))
 }
 
 /// Searches; `starts` are placements that others found, the best first. The same whatever the host does.
@@ -110,7 +106,6 @@ pub(super) fn best(
         job,
         alone,
         known: HashMap::new(),
-        settled: true,
     };
     let slots = placement::slots(&job.workload);
     if let Some(all) = placement::every(&job.machine, &slots, ALL) {

@@ -68,12 +68,18 @@ pub(super) struct Learned<'a> {
     pub rate: f64,
 }
 
-/// For how long each prefetcher of a cache remembers a page that is not visited again. It tracks those pages that were
+/// For how long each prefetcher of a cache remembers a page that is not visited again; 0 unless it follows streams and some
+/// lines are visited at random. It tracks those pages that were
 /// used last, as many as it follows streams: each of P pages that are visited at random, at a rate r together, is among
 /// them with a chance of 1 - e^(-rt/P) (Che, Tung and Wang, Hierarchical Web Caching Systems, IEEE JSAC 20(7), 2002); of
 /// visits in order, the page in use is, and those that were in use in the time t before.
 pub(super) fn remembered(prefetchers: &[Prefetcher], line: f64, all: &[Learned<'_>]) -> Vec<f64> {
+    let at_random = all.iter().any(|its| its.lines.step.is_none());
     let of = |prefetcher: &Prefetcher| {
+        // Only lines that are visited at random depend on it.
+        if !at_random || prefetcher.pattern != Pattern::Stream {
+            return 0.0;
+        }
         let of_page = prefetcher.page as f64 / line;
         let tracked = |time: f64| {
             let each = all.iter().filter(|its| its.rate > 0.0).map(|its| {

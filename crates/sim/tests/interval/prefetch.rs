@@ -43,11 +43,17 @@ fn prefetchers_save_as_much_as_at_the_cycle_level() {
         let places: Vec<u32> = (0..threads.len() as u32).map(|core| 2 * core).collect();
         let speeds = |machine| {
             let both = both(machine, &workload, &places, 400_000_000, 200_000_000);
-            // A few for a stream that is none do not count.
-            let [exact, ours] = both.each_ref().map(|counters| {
-                counters[0].prefetches as f64 + 1e-2 * counters[0].instructions() as f64
-            });
-            near(ours, exact, 0.15, &format!("prefetches of {threads:?}"));
+            let [exact, ours] = both
+                .each_ref()
+                .map(|counters| counters[0].prefetches as f64);
+            if *threads == [2] {
+                // At random: a few for what looks like a stream and is none.
+                for counters in &both {
+                    assert!(100 * counters[0].prefetches < counters[0].data_misses[1]);
+                }
+            } else {
+                near(ours, exact, 0.15, &format!("prefetches of {threads:?}"));
+            }
             both.map(|counters| counters[0].instructions() as f64)
         };
         let [exact, ours] = speeds(&machine);
