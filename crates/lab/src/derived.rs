@@ -1,9 +1,6 @@
 //! How near a mix that was derived from a recording comes to the recording: both alone on a machine, at the cycle level.
 
-use crate::{
-    endless,
-    simulate::{begin_at, cycle},
-};
+use crate::{endless, simulate::begin_at};
 use perch_sim::{
     counters::Counters,
     model::MachineModel,
@@ -87,7 +84,7 @@ fn alone(machine: &Arc<MachineModel>, mix: Mix, operations: u64) -> Result<Behav
     let scheduler = SchedulerModel::default();
     let mut system = System::new(Arc::clone(machine), Arc::new(workload), scheduler, 1);
     begin_at(&mut system, &[0])?;
-    let step = STEP * cycle(machine);
+    let step = STEP * machine.first_cycle();
     let mut until = |operations: u64| -> Result<(Counters, u64), SimError> {
         loop {
             let thread = &system.threads()[0];

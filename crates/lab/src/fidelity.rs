@@ -7,7 +7,7 @@ use crate::{
     parallel::{each, host_threads},
     random,
     settled::settle,
-    simulate::{begin_at, cycle},
+    simulate::begin_at,
 };
 use perch_sim::{
     detail::{Detail, Fidelity},
@@ -135,13 +135,9 @@ impl Comparison {
         seed: u64,
     ) -> Self {
         let (machine, measured) = match threads as usize > machine.pus() {
-            true => {
-                let mut real = MachineModel::clone(&machine);
-                real.scale = 1.0;
-                (Arc::new(real), MEASURED_IN_SLICES)
-            }
+            true => (Arc::new(machine.at_real_clocks()), MEASURED_IN_SLICES),
             false => {
-                let measured = MEASURED * cycle(&machine);
+                let measured = MEASURED * machine.first_cycle();
                 (machine, measured)
             }
         };

@@ -33,7 +33,7 @@ pub fn of_levels() -> Result<String, String> {
         for fidelity in [Fidelity::Cycle, Fidelity::Interval] {
             let detail = Detail::new(fidelity, &machine, &workload);
             let (machine, workload) = (Arc::clone(&machine), Arc::clone(&workload));
-            let length = CYCLES * crate::simulate::cycle(&machine);
+            let length = CYCLES * machine.first_cycle();
             let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
             system.run(length).map_err(|error| error.to_string())?;
             for thread in system.threads() {

@@ -1,7 +1,6 @@
 //! When a simulation of threads that stay where they are is worth measuring: its caches no longer hold what they held at
 //! first.
 
-use crate::simulate::cycle;
 use perch_sim::{
     model::{Holds, MachineModel},
     system::{SimError, System},
@@ -30,7 +29,7 @@ struct Cache {
 /// # Errors
 /// A deadlock.
 pub fn settle(system: &mut System, most: u64) -> Result<bool, SimError> {
-    let cycle = cycle(system.machine());
+    let cycle = system.machine().first_cycle();
     let end = system.now() + most * cycle;
     let caches = last_caches(system.machine());
     let latency = system.machine().memory.latency as f64;
@@ -135,7 +134,7 @@ steps = [{{ compute = "m", instructions = "forever" }}]
     fn a_thread_without_misses_has_settled_after_a_step() {
         let mut system = system("1 KiB");
         assert_eq!(settle(&mut system, 20 * STEP), Ok(true));
-        let steps = system.now() / (STEP * cycle(system.machine()));
+        let steps = system.now() / (STEP * system.machine().first_cycle());
         assert!(steps <= 2, "{steps}");
     }
 
@@ -143,7 +142,7 @@ steps = [{{ compute = "m", instructions = "forever" }}]
     fn a_cache_has_settled_once_all_of_it_was_replaced() {
         let mut short = system("64 MiB");
         assert_eq!(settle(&mut short, 2 * STEP), Ok(false));
-        assert_eq!(short.now(), 2 * STEP * cycle(short.machine()));
+        assert_eq!(short.now(), 2 * STEP * short.machine().first_cycle());
         let mut long = system("64 MiB");
         assert_eq!(settle(&mut long, 1_000 * STEP), Ok(true));
         let caches = last_caches(long.machine());

@@ -132,18 +132,10 @@ pub(crate) fn begin_at(system: &mut System, placement: &[u32]) -> Result<(), Sim
     Ok(())
 }
 
-/// The length of a cycle of the first kind of core.
-pub(crate) fn cycle(machine: &MachineModel) -> Ps {
-    machine
-        .cores
-        .first()
-        .map_or(1, |core| machine.kind(core).cycle)
-}
-
 /// A span in the machine's time.
 fn on_machine(span: Span, machine: &MachineModel) -> Ps {
     match span {
-        Span::Cycles(cycles) => cycles * cycle(machine),
+        Span::Cycles(cycles) => cycles * machine.first_cycle(),
         Span::Time(time) => machine.machine_time(time.as_nanos() as u64),
     }
 }
@@ -193,7 +185,7 @@ fn without_policy(
         thread.leave_out(before);
     }
     Ok(Sample {
-        cycles: (system.now() - begun) as f64 / cycle(machine) as f64,
+        cycles: (system.now() - begun) as f64 / machine.first_cycle() as f64,
         threads,
         moves: Vec::new(),
         seconds: seconds(system.now() - begun, machine),
@@ -343,7 +335,7 @@ fn with_policy(
         .now()
         .saturating_sub(machine.machine_time(watcher.time));
     Ok(Sample {
-        cycles: machine.machine_time(watcher.time) as f64 / cycle(machine) as f64,
+        cycles: machine.machine_time(watcher.time) as f64 / machine.first_cycle() as f64,
         threads: watcher.threads.into_values().collect(),
         moves: watcher.moves,
         seconds: watcher.time as f64 * 1e-9,
@@ -408,5 +400,49 @@ impl SessionSink for Watcher<'_> {
                 instructions: stats.instructions,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perch_sim::config;
+    use std::path::Path;
+
+    /// One thread that waits for memory too often to be taken as settled at once, and seldom enough that it does not
+    /// replace the last cache within [`SETTLE`].
+    const SLOW: &str = r#"about = "one"
+[mixes.m]
+shares = { alu = 0.9, load = 0.1 }
+working-sets = [{ size = "1 KiB", share = 0.99 }, { size = "64 MiB", share = 0.01 }]
+[[programs]]
+name = "p"
+[[programs.threads]]
+name = "t"
+steps = [{ compute = "m", instructions = "forever" }]
+"#;
+
+    #[test]
+    fn a_sample_says_whether_its_caches_had_settled() {
+        let settled = |text: &str| {
+            let machine = Arc::new(config::find_machine("cmt-4x4").unwrap());
+            let workload = config::workload_from_text(text, Path::new("one.toml")).unwrap();
+            let job = Job {
+                machine,
+                workload: Arc::new(workload),
+                detail: Detail::Cycle,
+                placer: Placer::Fixed(vec![0]),
+                times: Times {
+                    warm_up: Span::Cycles(0),
+                    length: Span::Cycles(1_000),
+                },
+                seed: 1,
+                marked: false,
+                warm: true,
+            };
+            simulate(&job).unwrap().settled
+        };
+        assert!(!settled(SLOW));
+        assert!(settled(&SLOW.replace("64 MiB", "2 KiB")));
     }
 }

@@ -14,3 +14,16 @@ fn the_interval_level_is_near_the_cycle_level() {
         assert!(found.holds(), "{found:?}");
     }
 }
+
+#[test]
+fn threads_that_share_pus_do_so_at_real_clocks() {
+    let machine = Arc::new(config::find_machine("core2-quad").unwrap());
+    let scale = |threads| {
+        Comparison::new(Arc::clone(&machine), threads, 1, 1, 7)
+            .machine
+            .scale
+    };
+    assert!(machine.scale > 1.0);
+    assert_eq!(scale(4), machine.scale);
+    assert_eq!(scale(5), 1.0);
+}

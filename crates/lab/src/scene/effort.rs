@@ -1,7 +1,6 @@
 //! How long a simulation may take, before it is begun.
 
 use super::Scene;
-use crate::simulate::cycle;
 use perch_sim::detail::Detail;
 
 /// Cycles of one thread that the cycle level simulates in a second of one host CPU, about (docs/simulator-speed.md).
@@ -27,7 +26,7 @@ impl Scene {
                     f64::from(program.count) * each.sum::<f64>()
                 });
                 let busy = threads.sum::<f64>().min(self.machine.pus() as f64);
-                let length = cycle(&self.machine) as f64 * 1e-12;
+                let length = self.machine.first_cycle() as f64 * 1e-12;
                 seconds / self.machine.scale / length * busy / CYCLES
             }
         })

@@ -23,7 +23,6 @@ use crate::{
     measure::{bound, take},
     parallel,
     session::Decider,
-    simulate::cycle,
 };
 use alone::{Alone, wait_for_each_other};
 use meter::Meter;
@@ -86,7 +85,7 @@ impl Scene {
 
     /// This part of the whole time, but as long as caches need to warm up, in the operating system's time.
     fn look(&self, part: u32) -> Duration {
-        let least = Duration::from_nanos(self.machine.os_time(WARM * cycle(&self.machine)));
+        let least = Duration::from_nanos(self.machine.os_time(WARM * self.machine.first_cycle()));
         (self.time / part).max(least).min(self.time)
     }
 
@@ -312,7 +311,7 @@ fn highest(scene: &Scene, alone: &Alone) -> Option<f64> {
     if shares || in_turn || workload.programs.iter().any(wait_for_each_other) {
         return None;
     }
-    let cycle = cycle(&scene.machine) as f64;
+    let cycle = scene.machine.first_cycle() as f64;
     let speeds = kinds().flat_map(|(program, kind)| {
         let speed = alone.get(&(program.name.clone(), kind.name.clone()));
         let count = program.count as usize * kind.count as usize;

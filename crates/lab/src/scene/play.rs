@@ -8,7 +8,7 @@ use super::{
 use crate::{
     placement::{Placement, shuffled},
     session::{Decider, SimSession},
-    simulate::{begin_at, cycle, kind},
+    simulate::{begin_at, kind},
 };
 use perch_engine::{Period, SessionSink};
 use perch_policy::Observe;
@@ -231,7 +231,7 @@ impl SessionSink for Told<'_, '_> {
 
 fn simulated(system: &System, workload: &WorkloadModel, alone: &Alone) -> Simulated {
     let machine = system.machine();
-    let cycle = cycle(machine) as f64;
+    let cycle = machine.first_cycle() as f64;
     let threads: Vec<SimulatedThread> = system
         .program_threads()
         .map(|(_, thread)| {

@@ -50,6 +50,13 @@ struct Case<'a> {
     seed: u64,
 }
 
+/// A machine at its real clocks. Files scale clocks down for the cycle level's sake: time slices would be too short to fill
+/// a cache.
+fn machine(name: &str) -> Result<Arc<MachineModel>, String> {
+    let machine = perch_sim::config::find_machine(name).map_err(|error| error.to_string())?;
+    Ok(Arc::new(machine.at_real_clocks()))
+}
+
 /// Runs all of it. Reports progress to `done`: how many workloads are done, of how many. The same rules always have the
 /// same outcome.
 ///
@@ -58,12 +65,7 @@ struct Case<'a> {
 pub fn play(rules: &Rules, mut done: impl FnMut(usize, usize)) -> Result<Outcome, String> {
     let mut arenas = Vec::new();
     for entry in &rules.machines {
-        let machine = perch_sim::config::find_machine(&entry.name).map_err(|e| e.to_string())?;
-        // Clocks are scaled down for the cycle level's sake: time slices would be too short to fill a cache.
-        let machine = Arc::new(MachineModel {
-            scale: 1.0,
-            ..machine
-        });
+        let machine = machine(&entry.name)?;
         let how = calibrate::How::new("of the tournament".to_owned());
         let calibration = calibrate::simulated(&machine, &how, |_, _| ())?.into();
         arenas.push(Arena {
@@ -270,3 +272,20 @@ fn placements<'a>(rules: &'a Rules, known: &'a Match) -> Vec<(&'a str, &'a Place
 
 /// What [`Again::contestant`] says of the best placement.
 const BEST: &str = "best";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_keep_their_real_clocks() {
+        for entry in Rules::shipped().machines {
+            let scale = machine(&entry.name).unwrap().scale;
+            assert!(
+                (scale - 1.0).abs() < f64::EPSILON,
+                "{}: {scale}",
+                entry.name
+            );
+        }
+    }
+}

@@ -1,11 +1,7 @@
 //! Small programs on the simulated machine that measure what microbenchmarks measure on a real one.
 
 use super::file::{Threads, Walk};
-use crate::{
-    endless,
-    settled::settle,
-    simulate::{begin_at, cycle},
-};
+use crate::{endless, settled::settle, simulate::begin_at};
 use perch_sim::{
     counters::Counters,
     model::{MachineModel, Op},
@@ -74,7 +70,7 @@ impl<'a> Probe<'a> {
             machine,
             plain: Arc::new(plain),
             kind,
-            cycle: kind.map_or(cycle(machine), |kind| machine.kinds[kind].cycle),
+            cycle: kind.map_or(machine.first_cycle(), |kind| machine.kinds[kind].cycle),
         }
     }
 

@@ -22,11 +22,11 @@ impl Bar {
         let bar = ProgressBar::with_draw_target(Some(steps.max(1)), target);
         let style = ProgressStyle::with_template("{msg} {bar:24} {percent:>3} %, {left}");
         if let Ok(style) = style {
-            // Before anything is done, nobody knows.
             let left = |state: &ProgressState, text: &mut dyn fmt::Write| {
-                let _ = match state.pos() {
-                    0 => write!(text, "time left not known yet"),
-                    _ => write!(text, "{} left", HumanDuration(state.eta())),
+                let steps = state.len().unwrap_or(0);
+                let _ = match left(state.elapsed(), state.pos(), steps) {
+                    None => write!(text, "time left not known yet"),
+                    Some(left) => write!(text, "{} left", HumanDuration(left)),
                 };
             };
             bar.set_style(style.with_key("left", left).progress_chars("━╌╌"));
@@ -47,10 +47,13 @@ impl Bar {
         self.0.set_length(steps.max(1));
     }
 
-    /// What runs now.
+    /// What runs now. What ran before the first step is not counted as time that steps take.
     pub fn says(&self, what: &str) {
-        self.0
-            .set_message(perch_core::text::printable(what).into_owned());
+        let what = perch_core::text::printable(what);
+        if self.0.position() == 0 && self.0.message() != *what {
+            self.0.reset_elapsed();
+        }
+        self.0.set_message(what.into_owned());
     }
 
     /// `steps` more steps are done.
@@ -62,6 +65,13 @@ impl Bar {
     pub fn is_at(&self, steps: u64) {
         self.0.set_position(steps);
     }
+}
+
+/// The time that the steps that are left take if they take as long as those before on average; unknown before the first.
+/// The library's estimate goes by the last steps: after a step that takes minutes, it promises years.
+fn left(elapsed: Duration, done: u64, steps: u64) -> Option<Duration> {
+    let rest = steps.saturating_sub(done);
+    (done > 0).then(|| elapsed.mul_f64(rest as f64 / done as f64))
 }
 
 /// Characters that the names of policies may take.
@@ -84,5 +94,19 @@ impl Progress for Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_is_done() {
+        let second = Duration::from_secs(1);
+        assert_eq!(left(second, 0, 10), None);
+        assert_eq!(left(second * 60, 1, 4), Some(second * 180));
+        assert_eq!(left(second, 4, 4), Some(Duration::ZERO));
+        assert_eq!(left(second, 5, 4), Some(Duration::ZERO));
     }
 }

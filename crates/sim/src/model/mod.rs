@@ -216,6 +216,22 @@ pub struct MachineModel {
 const POINT: u32 = f64::MANTISSA_DIGITS - 1;
 
 impl MachineModel {
+    /// The length of a cycle of the first core, at its first operating point; 1 ps without cores.
+    pub fn first_cycle(&self) -> Ps {
+        let core = self.cores.first();
+        core.map_or(1, |core| self.kind(core).cycle)
+    }
+
+    /// The same machine with clocks that are not scaled down: its threads share PUs in time slices of the length that
+    /// they have in the operating system.
+    #[must_use]
+    pub fn at_real_clocks(&self) -> Self {
+        Self {
+            scale: 1.0,
+            ..self.clone()
+        }
+    }
+
     /// Nanoseconds of the operating system as time of the machine, to the nearest picosecond.
     ///
     /// Exact: floating point would round times of days, and some would come back as another nanosecond.

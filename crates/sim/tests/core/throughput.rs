@@ -128,7 +128,78 @@ fn misses_under_way_bound_what_memory_gives() {
     assert!((rate(&kind) / of(64.0) - 1.0).abs() < 0.02, "the window's");
 }
 
-/// The same for buffers: an entry is kept until the line is there.
+/// Loads in pairs of the same line, which no pair before them touches. The first of a pair needs the second of the pair
+/// before; the second needs nothing.
+struct Pairs(u64);
+
+impl Supply for Pairs {
+    fn fill(&mut self, _: u32, into: &mut [Instruction]) -> usize {
+        for instruction in &mut *into {
+            *instruction = Instruction {
+                op: Op::Load,
+                depends: u16::from(self.0.is_multiple_of(2)),
+                extra: 0,
+                mispredicted: false,
+                at: 0,
+                data: 64 * (self.0 / 2),
+            };
+            self.0 += 1;
+        }
+        into.len()
+    }
+
+    fn give_back(&mut self, _: u32, _: &[Instruction]) {}
+}
+
+/// Memory in which the first access to a line misses for this long, and the next ones hit.
+struct FirstMisses {
+    takes: Ps,
+    last: Option<u64>,
+}
+
+impl Hierarchy for FirstMisses {
+    fn line_of(&self, address: u64) -> u64 {
+        address / 64
+    }
+
+    fn access(
+        &mut self,
+        _: usize,
+        _: u32,
+        access: Access,
+        address: u64,
+        _: Ps,
+        counters: &mut Counters,
+    ) -> Ps {
+        if access == Access::Fetch || self.last.replace(address / 64) == Some(address / 64) {
+            return 0;
+        }
+        counters.data_misses[0] += 1;
+        self.takes
+    }
+}
+
+/// The second load of a line that is under way waits for it, although the cache has a place for it: so one pair follows
+/// the other no sooner than the line takes.
+#[test]
+fn a_load_of_a_line_under_way_waits_for_it() {
+    let kind = kind(1, Multithreading::Simultaneous, false, 64);
+    let mut core = Core::new(0, &kind);
+    let cycle = core.cycle_time();
+    let mut memory = FirstMisses {
+        takes: 100 * cycle,
+        last: None,
+    };
+    let mut supply = Pairs(0);
+    core.assign(0, Some(0), 0, &mut supply, &mut memory);
+    core.run(CYCLES * cycle, &mut supply, &mut memory, |_| ());
+    let found = core.take_counters(0).instructions() as f64 / CYCLES as f64;
+    let takes = 100 + u64::from(kind.latencies[Op::Load as usize].cycles);
+    let expected = 2.0 / takes as f64;
+    assert!((found / expected - 1.0).abs() < 0.02, "{found}, {expected}");
+}
+
+/// Little's law for buffers: an entry is kept until the line is there.
 #[test]
 fn buffers_bound_loads_and_stores() {
     let mut kind = kind(1, Multithreading::Simultaneous, false, 64);
