@@ -7,41 +7,81 @@ use crate::{random, tournament};
 use perch_sim::{
     config,
     detail::{Detail, Fidelity},
+    model::{MachineModel, SchedulerKind},
     os::SchedulerModel,
     stream::Random,
     system::System,
+    workload::WorkloadModel,
 };
 use std::sync::Arc;
 
 /// Cycles of each machine's first kind of core: in the operating system's time, some slices of its scheduler.
 const CYCLES: u64 = 100_000;
+/// The machine on which schedulers are compared: of few PUs, so that threads wait for them.
+const SCHEDULED: &str = "core2-quad";
 /// Threads on a machine, at most: half as many again as it has PUs.
 const MOST: u32 = 24;
 
-/// The number for both levels of detail, on all shipped machines, with more threads than PUs.
+/// The schedulers of operating systems.
+const SCHEDULERS: [SchedulerKind; 4] = [
+    SchedulerKind::Cfs,
+    SchedulerKind::Eevdf,
+    SchedulerKind::Linux2611,
+    SchedulerKind::Linux24,
+];
+
+/// The number for both levels of detail: a random workload of more threads than PUs on each shipped machine, and each
+/// shipped workload under each scheduler.
 ///
 /// # Errors
-/// A shipped machine with a mistake; a simulation that fails.
+/// A shipped machine or workload with a mistake; a simulation that fails.
 pub fn of_levels() -> Result<String, String> {
     let mut hash = crc32fast::Hasher::new();
     for shipped in config::shipped_machines() {
         let machine = config::find_machine(shipped.name).map_err(|error| error.to_string())?;
-        let machine = Arc::new(machine);
         let threads = (machine.pus() as u32 * 3).div_ceil(2).min(MOST);
         let mut chance = Random::new(1).part(u64::from(threads));
         let workload = Arc::new(random::workload(threads, &mut chance));
-        for fidelity in [Fidelity::Cycle, Fidelity::Interval] {
-            let detail = Detail::new(fidelity, &machine, &workload);
-            let (machine, workload) = (Arc::clone(&machine), Arc::clone(&workload));
-            let length = CYCLES * machine.first_cycle();
-            let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
-            system.run(length).map_err(|error| error.to_string())?;
-            for thread in system.threads() {
-                hash.update(&thread.counters.instructions().to_le_bytes());
-            }
+        add(&mut hash, &Arc::new(machine), &workload)?;
+    }
+    let machine = config::find_machine(SCHEDULED).map_err(|error| error.to_string())?;
+    for shipped in config::shipped_workloads() {
+        let workload = config::find_workload(shipped.name).map_err(|error| error.to_string())?;
+        let workload = Arc::new(workload);
+        for scheduler in SCHEDULERS {
+            let machine = MachineModel {
+                scheduler,
+                ..machine.clone()
+            };
+            add(&mut hash, &Arc::new(machine), &workload)?;
         }
     }
     Ok(format!("{:08x}", hash.finalize()))
+}
+
+/// Adds what the threads have done after some time.
+fn add(
+    hash: &mut crc32fast::Hasher,
+    machine: &Arc<MachineModel>,
+    workload: &Arc<WorkloadModel>,
+) -> Result<(), String> {
+    for fidelity in [Fidelity::Cycle, Fidelity::Interval] {
+        let detail = Detail::new(fidelity, machine, workload);
+        let length = CYCLES * machine.first_cycle();
+        let (machine, workload) = (Arc::clone(machine), Arc::clone(workload));
+        let mut system = System::at(&detail, machine, workload, SchedulerModel::default(), 1);
+        system.run(length).map_err(|error| error.to_string())?;
+        for thread in system.threads() {
+            for number in [
+                thread.counters.instructions(),
+                thread.cpu_time,
+                thread.migrations,
+            ] {
+                hash.update(&number.to_le_bytes());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The number for the tournament: it covers the machines (`levels` is what [`of_levels`] returns), the policies, the draw
@@ -68,4 +108,29 @@ pub fn of_tournament(levels: &str) -> Result<String, String> {
         }
     }
     Ok(format!("{:08x}", hash.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scheduler_has_a_number_of_its_own() {
+        let machine = config::find_machine(SCHEDULED).unwrap();
+        let workload = Arc::new(config::find_workload("web-server").unwrap());
+        let mut numbers: Vec<u32> = SCHEDULERS
+            .map(|scheduler| {
+                let mut hash = crc32fast::Hasher::new();
+                let machine = MachineModel {
+                    scheduler,
+                    ..machine.clone()
+                };
+                add(&mut hash, &Arc::new(machine), &workload).unwrap();
+                hash.finalize()
+            })
+            .into();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), SCHEDULERS.len());
+    }
 }
