@@ -1,9 +1,6 @@
 //! Queues of the nodes' memory channels, of the ports between caches, and of the links between nodes.
 
-use super::{
-    layout::Layout,
-    traffic::{Fate, Running},
-};
+use super::{fate::Fate, layout::Layout, running::Running, wait::Wait};
 use crate::model::MachineModel;
 
 /// How far a channel's queue follows at each step what it should be: not all the way, since speeds follow it in turn.
@@ -14,37 +11,6 @@ const LEAP: f64 = 4.0;
 
 /// The first guess of a channel's use is at most this.
 const GUESS: f64 = 0.9;
-
-/// How long a thread's transfers wait, in picoseconds.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wait {
-    /// For the channel of its memory: the mean over all that it uses.
-    pub memory: f64,
-    /// For the ports of caches and the links, if it uses any whose bandwidth is limited: by place among the servers.
-    servers: Vec<(usize, f64)>,
-    /// The part of its speed for which the ports and links that it uses have bandwidth, 1 at most: threads that hide their
-    /// misses are not slowed by waiting for them.
-    pub most: f64,
-}
-
-impl Default for Wait {
-    fn default() -> Self {
-        Self {
-            memory: 0.0,
-            servers: Vec::new(),
-            most: 1.0,
-        }
-    }
-}
-
-impl Wait {
-    /// For a port or a link.
-    pub fn server(&self, server: usize) -> f64 {
-        let mut servers = self.servers.iter();
-        let found = servers.find(|(known, _)| *known == server);
-        found.map_or(0.0, |(_, wait)| *wait)
-    }
-}
 
 /// How long each thread's transfers wait for the channels that they use, and by how much that changed. `queues` are the
 /// channels' from the step before; none at first.

@@ -2,10 +2,11 @@
 
 use super::{
     NEGLIGIBLE, Run,
-    demand::{Lines, Owner},
+    demand::Lines,
+    fate::Kept,
     layout::Layout,
+    owner::Owner,
     prefetch::{Learned, cover},
-    traffic::Kept,
     warmth::{Cold, Warmth, Whose},
 };
 use rustc_hash::FxHashMap;

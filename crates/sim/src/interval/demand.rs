@@ -1,6 +1,6 @@
 //! What a thread asks of the machine while it runs a mix: lines, pages, operations.
 
-use super::{homes::Homes, reuse::Reuse};
+use super::{homes::Homes, owner::Owner, reuse::Reuse};
 use crate::{
     model::{CoreKind, Op},
     stream::{Instruction, Random},
@@ -13,17 +13,6 @@ pub(super) const SAMPLE: usize = 4_096;
 
 /// Bytes of a made-up instruction.
 const INSTRUCTION: f64 = 4.0;
-
-/// Whose lines they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Owner {
-    /// The thread's own.
-    Thread,
-    /// The code of a mix of a program: all its processes share it.
-    Code(usize, usize),
-    /// A region of a process: its place among the names of all regions.
-    Region(usize, usize),
-}
 
 /// Lines that a mix visits.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! In which NUMA node's memory data lie: where they are touched first, as Linux places them.
 
-use super::demand::Owner;
+use super::owner::Owner;
 use rustc_hash::FxHashMap;
 
 /// Regions of a workload whose homes are followed; further ones count as their thread's own data.

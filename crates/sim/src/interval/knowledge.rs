@@ -3,14 +3,16 @@
 
 use super::{
     alone::{Alone, alone},
-    channels::Wait,
     demand::{Asked, Class, Demand, IDLE, Packed},
     homes::Homes,
     layout::Layout,
     play::{InQueues, Played, play},
     recorded,
-    settle::{Pace, Seat, Seats, Speed, contexts, cycle, delays, hold, settle},
-    traffic::{Running, Traffic},
+    running::Running,
+    seats::{Seat, Seats, contexts},
+    settle::{Pace, Speed, cycle, delays, hold, settle},
+    traffic::Traffic,
+    wait::Wait,
 };
 use crate::{
     model::{MachineModel, OperatingPoint},

@@ -5,11 +5,7 @@
 //! part `b / (b + v)` of the time, where `b` are the stores by PUs of the cache and `v` the visits by all others.
 
 use super::{
-    channels::Wait,
-    demand::{Lines, Owner},
-    homes::Home,
-    layout::Layout,
-    traffic::Running,
+    demand::Lines, homes::Home, layout::Layout, owner::Owner, running::Running, wait::Wait,
 };
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 use super::{
     eviction::{Shape, Visitor, misses},
     layout::Layout,
-    traffic::Running,
+    running::Running,
 };
 
 /// Stores to one thread's lines of one sort that go on to the second level, by one instruction.

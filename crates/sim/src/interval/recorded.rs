@@ -3,7 +3,8 @@
 //! Lines that threads of a recording share are taken as each one's own: who wrote what for whom is not seen.
 
 use super::{
-    demand::{Demand, Lines, Owner, SAMPLE},
+    demand::{Demand, Lines, SAMPLE},
+    owner::Owner,
     reuse::{Point, Reuse},
 };
 use crate::{

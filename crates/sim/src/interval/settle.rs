@@ -2,20 +2,22 @@
 //! solved until it no longer changes.
 
 use super::{
-    alone::Alone,
-    channels::{Wait, waits},
+    channels::waits,
     contention::Sharers,
     delays::{Delay, Delays, Sort},
     demand::{Asked, Lines},
+    fate::{Fate, Prefetched},
     homes::Home,
     layout::Layout,
     play::InQueues,
+    running::Running,
+    seats::{Seat, Seats, contexts},
     stops,
-    traffic::{Fate, Prefetched, Running, Traffic},
+    traffic::Traffic,
     under_way::under_way,
+    wait::Wait,
 };
 use crate::model::{MachineModel, Op, PuUses};
-use std::sync::Arc;
 
 /// Changes of speeds below this end the search.
 const STILL: f64 = 3e-4;
@@ -56,28 +58,6 @@ pub(super) struct Speed {
     pub costs: Vec<(usize, f64, f64)>,
 }
 
-/// A thread on a PU.
-#[derive(Debug, Clone)]
-pub(super) struct Seat {
-    pub pu: usize,
-    pub asked: Arc<Asked>,
-    /// How it does alone in its part of the core.
-    pub alone: Alone,
-}
-
-/// The threads of one core.
-#[derive(Debug, Clone)]
-pub(super) struct Seats {
-    pub core: usize,
-    pub seats: Vec<Seat>,
-    /// By how much the closed formula is wrong for each.
-    pub corrections: Vec<f64>,
-    /// Speeds to begin with, in instructions a picosecond while the clock runs.
-    pub guesses: Vec<f64>,
-    /// What each holds of the core's queues, if that has any.
-    pub in_queues: Vec<InQueues>,
-}
-
 /// Picoseconds of a cycle of a core while its clock runs.
 pub(super) fn cycle(machine: &MachineModel, core: usize) -> f64 {
     machine.kind(&machine.cores[core]).cycle as f64
@@ -86,12 +66,6 @@ pub(super) fn cycle(machine: &MachineModel, core: usize) -> f64 {
 /// The same on the average.
 pub(super) fn mean_cycle(machine: &MachineModel, core: usize) -> f64 {
     machine.kind(&machine.cores[core]).pace().mean_cycle()
-}
-
-/// On which contexts of the core its threads are.
-pub(super) fn contexts(layout: &Layout, seats: &Seats) -> Vec<usize> {
-    let of = |seat: &Seat| layout.pus[seat.pu].context;
-    seats.seats.iter().map(of).collect()
 }
 
 /// How long a PU's accesses wait for memory on the average, in picoseconds: of its own data and its code.

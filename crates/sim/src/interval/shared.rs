@@ -11,7 +11,7 @@
 //! steady state a visit finds its line written with a probability of `1 - e^-x` instead of `x/(1+x)`, where x is the
 //! writes between two visits, and with `min(1, x)` if the writers walk in order too; what they need is scaled by that.
 
-use super::demand::{Lines, Owner};
+use super::{demand::Lines, owner::Owner};
 use crate::sharing::{Needs, Shared};
 use rustc_hash::{FxHashMap, FxHashSet};
 

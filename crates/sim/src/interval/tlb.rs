@@ -1,11 +1,12 @@
 //! Misses of translation lookaside buffers.
 
 use super::{
-    demand::Owner,
     eviction::Visitor,
+    fate::{Fate, Kept},
     known::Known,
     layout::Layout,
-    traffic::{Fate, Kept, Running},
+    owner::Owner,
+    running::Running,
 };
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! How many lines a thread has under way at once.
 
-use super::{layout::Layout, settle::Seat, traffic::Fate};
+use super::{fate::Fate, layout::Layout, seats::Seat};
 use crate::model::CoreKind;
 
 /// More than that make no difference to a queue.

@@ -1,12 +1,12 @@
 //! What threads still have in caches and TLBs, and what it costs to bring the rest again.
 //!
-//! A thread that has run somewhere for long has as many lines there as [`super::traffic::Kept`] says. One that comes
+//! A thread that has run somewhere for long has as many lines there as [`super::fate::Kept`] says. One that comes
 //! back finds what the others have left of them, one that is new finds nothing: until it has them again, visits that
 //! would hit miss. A walk in order has them all after one round. Of a random walk over N lines the cache holds more with
 //! every miss: N - (N - had) e^(-n/t) of them after n instructions, if it visits them all once in t, until it holds as
 //! many as it can keep; the visits that miss meanwhile and would not later are the integral of the difference.
 
-use super::demand::Owner;
+use super::owner::Owner;
 use crate::ways::Ways;
 use rustc_hash::FxHashMap;
 

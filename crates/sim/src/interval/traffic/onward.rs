@@ -1,7 +1,8 @@
 //! What of a cache's visits hits there, and what goes on to the next one.
 
-use super::{Fate, Kept, Stores, Traffic};
+use super::{Stores, Traffic};
 use crate::interval::{
+    fate::{Fate, Kept},
     links::farther,
     ports::{passing, written_through},
     reuse::Point,

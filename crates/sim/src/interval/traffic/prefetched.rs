@@ -1,10 +1,11 @@
 //! What prefetchers bring into a cache, and how that changes who visits it.
 
-use super::{Flow, Group, Running, Traffic};
+use super::{Flow, Group, Traffic};
 use crate::interval::{
     eviction::{Shape, Visitor},
     layout::Layout,
     prefetch::{Cover, Learned, cover, missed_alone, remembered, visited_with},
+    running::Running,
 };
 
 impl Traffic<'_> {
