@@ -67,7 +67,7 @@ pub fn workload(threads: u32, random: &mut Random) -> WorkloadModel {
     };
     WorkloadModel {
         name: "random".into(),
-        about: "drawn by chance".into(),
+        about: "drawn at random".into(),
         sources: Vec::new(),
         mixes: (0..threads)
             .map(|at| mix(format!("m{at}"), random))

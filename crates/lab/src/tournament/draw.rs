@@ -34,7 +34,7 @@ pub fn workload(number: u64, machine: &MachineModel, random: &mut Random) -> Wor
     });
     let mut model = WorkloadModel {
         name: format!("drawn-{number}"),
-        about: "drawn by chance".into(),
+        about: "drawn at random".into(),
         sources: Vec::new(),
         mixes: Vec::new(),
         devices: Vec::new(),

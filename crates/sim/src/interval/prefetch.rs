@@ -68,11 +68,11 @@ pub(super) struct Learned<'a> {
     pub rate: f64,
 }
 
-/// For how long each prefetcher of a cache remembers a page that is not visited again; 0 unless it follows streams and some
-/// lines are visited at random. It tracks those pages that were
-/// used last, as many as it follows streams: each of P pages that are visited at random, at a rate r together, is among
-/// them with a chance of 1 - e^(-rt/P) (Che, Tung and Wang, Hierarchical Web Caching Systems, IEEE JSAC 20(7), 2002); of
-/// visits in order, the page in use is, and those that were in use in the time t before.
+/// For how long each prefetcher of a cache remembers a page that is not visited again; 0 unless it follows streams and
+/// some lines are visited at random. It tracks those pages that were used last, as many as it follows streams: each of P
+/// pages that are visited at random, at a rate r together, is among them with a chance of 1 - e^(-rt/P) (Che, Tung and
+/// Wang, Hierarchical Web Caching Systems, IEEE JSAC 20(7), 2002); of visits in order, the page in use is, and those
+/// that were in use in the time t before.
 pub(super) fn remembered(prefetchers: &[Prefetcher], line: f64, all: &[Learned<'_>]) -> Vec<f64> {
     let at_random = all.iter().any(|its| its.lines.step.is_none());
     let of = |prefetcher: &Prefetcher| {

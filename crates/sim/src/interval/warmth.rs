@@ -91,8 +91,8 @@ impl Warmth {
         })
     }
 
-    /// The part of some lines that other lines have left, if some threads may fill only some ways. They are in those ways first that take in
-    /// least: what is elsewhere goes out soon, and comes back there.
+    /// The part of some lines that other lines have left, if some threads may fill only some ways. They are in those
+    /// ways first that take in least: what is elsewhere goes out soon, and comes back there.
     fn left_in_ways(&self, cache: usize, there: &There) -> Option<f64> {
         let now = self.by_way.as_ref()?.get(cache)?;
         let then = there.by_way.as_ref()?;
@@ -357,7 +357,7 @@ mod tests {
                 within: lines,
                 passed: 0.0,
                 sharers: 1.0,
-            last: false,
+                last: false,
                 cost: 1.0,
             };
             prop_assert!((cold.brought(visits as f64) - missed).abs() < 6.0 * lines.sqrt());
