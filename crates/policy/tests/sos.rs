@@ -2,7 +2,8 @@
 
 use crate::support::{Spec, World, any_cores, any_threads, cores, id};
 use perch_core::{
-    Metric, MetricName, MetricSource, Plan, Policy, PuSet, Snapshot, ThreadId, metric::names,
+    Binding, Metric, MetricName, MetricSource, Plan, Policy, PuSet, Snapshot, ThreadId,
+    metric::names,
 };
 use perch_policy::{
     Sos, SosConfig,
@@ -102,12 +103,16 @@ proptest! {
             }
             let plan = policy.decide(&world.snapshot);
             let (mut seen, mut pus) = (BTreeSet::new(), PuSet::new());
-            let usable = world.snapshot.topology.usable();
+            let may_use = |pus: PuSet, binding: &Binding| {
+                pus.or(&world.snapshot.thread(binding.thread).unwrap().allowed)
+            };
+            // Usable PUs that no thread may use are of no help: threads that are all confined to two PUs share them.
+            let room = plan.bindings.iter().fold(PuSet::new(), may_use);
             for binding in &plan.bindings {
                 let thread = world.snapshot.thread(binding.thread).unwrap();
                 prop_assert!(thread.unmanaged.is_none() && seen.insert(binding.thread));
                 prop_assert!(!binding.pus.is_empty() && binding.pus.is_subset(&thread.allowed));
-                if threads.len() <= usable.len() {
+                if threads.len() <= room.len() {
                     prop_assert!(binding.pus.is_disjoint(&pus), "{binding:?}");
                     pus = pus.or(&binding.pus);
                 }
@@ -269,6 +274,28 @@ fn speedup_weighs_a_slow_thread_as_much_as_a_fast_one() {
     };
     assert_eq!(judge(Score::Speedup), Some(1));
     assert_ne!(judge(Score::Throughput), Some(1));
+}
+
+#[test]
+fn threads_that_can_only_be_on_two_pus_share_them() {
+    // A core of three PUs. Where threads 1 and 2 may be, no third fits, though the core's second PU is idle.
+    let on = |allowed: [bool; 3]| Spec {
+        allowed: Some(allowed.to_vec()),
+        ..Spec::busy(0.0)
+    };
+    let fixed = Spec {
+        unmanaged: true,
+        ..on([false, false, true])
+    };
+    let threads = [on([true, false, true]), fixed, on([false, false, true])];
+    let mut world = World::new(&cores(1, 1, 3), &threads);
+    for at in 0..3 {
+        set_ipc(&mut world.snapshot, at, 1.0);
+    }
+    let plan = step(&mut world, &mut Sos::new(config(Candidates::Random)));
+    for at in [0, 2] {
+        assert_eq!(places(&plan)[&id(at)], world.snapshot.threads[at].allowed);
+    }
 }
 
 #[test]
