@@ -34,7 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut states = kept::fingerprints(&folder)?;
     for name in chosen {
         let start = Instant::now();
-        let results = run(&load(&name)?, &mut ())?;
+        let experiment = load(&name)?;
+        let results = run(&experiment, &mut ())?;
         let rows = results.rows.iter();
         let rows = rows.map(|row| Told {
             experiment: &name,
@@ -42,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
         let text = serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?;
         fs::write(folder.join(format!("{name}.json")), text + "\n")?;
-        states.insert(name.clone(), state.clone());
+        states.insert(name.clone(), state.of(&experiment).to_owned());
         fs::write(&list, serde_json::to_string_pretty(&states)? + "\n")?;
         eprintln!("{name}: {:.0} s", start.elapsed().as_secs_f64());
     }

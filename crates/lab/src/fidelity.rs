@@ -84,7 +84,7 @@ pub struct Difference {
 /// Differences, and which simulator they are of: what `perch lab fidelity --json` prints and `docs/results/` keeps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What both levels computed then ([`fingerprint::of_levels`](crate::fingerprint::of_levels)).
+    /// What both levels computed then ([`State::both`](crate::fingerprint::State) of the levels).
     pub fingerprint: String,
     /// The seed of all that was drawn.
     pub seed: u64,

@@ -3,7 +3,7 @@
 //!
 //! It is made of results, not of sources, so that a change of names or of speed does not make a page stale.
 
-use crate::{random, tournament};
+use crate::{experiment::Experiment, random, tournament};
 use perch_sim::{
     config,
     detail::{Detail, Fidelity},
@@ -13,7 +13,7 @@ use perch_sim::{
     system::System,
     workload::WorkloadModel,
 };
-use std::sync::Arc;
+use std::{fmt::Write, sync::Arc};
 
 /// Cycles of each machine's first kind of core: in the operating system's time, some slices of its scheduler.
 const CYCLES: u64 = 100_000;
@@ -30,13 +30,58 @@ const SCHEDULERS: [SchedulerKind; 4] = [
     SchedulerKind::Linux24,
 ];
 
-/// The number for both levels of detail: a random workload of more threads than PUs on each shipped machine, and each
+/// What the simulator computes, as hexadecimal numbers of eight digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// At the cycle level.
+    pub cycle: String,
+    /// At both levels: that of pages for which the interval level has computed something.
+    pub both: String,
+}
+
+impl State {
+    /// The number that an experiment's results depend on.
+    pub fn of(&self, experiment: &Experiment) -> &str {
+        let levels = experiment.runs.iter().map(|run| run.fidelity);
+        match levels.eq(experiment.runs.iter().map(|_| Fidelity::Cycle)) {
+            true => &self.cycle,
+            false => &self.both,
+        }
+    }
+}
+
+/// Hashes of what both levels compute.
+#[derive(Default)]
+struct Hashes {
+    cycle: crc32fast::Hasher,
+    both: crc32fast::Hasher,
+}
+
+impl Hashes {
+    /// What was computed at a level.
+    fn update(&mut self, fidelity: Fidelity, what: &[u8]) {
+        if fidelity == Fidelity::Cycle {
+            self.cycle.update(what);
+        }
+        self.both.update(what);
+    }
+
+    fn finish(self) -> State {
+        let text = |hash: crc32fast::Hasher| format!("{:08x}", hash.finalize());
+        State {
+            cycle: text(self.cycle),
+            both: text(self.both),
+        }
+    }
+}
+
+/// The numbers of the levels of detail: a random workload of more threads than PUs on each shipped machine, and each
 /// shipped workload under each scheduler.
 ///
 /// # Errors
 /// A shipped machine or workload with a mistake; a simulation that fails.
-pub fn of_levels() -> Result<String, String> {
-    let mut hash = crc32fast::Hasher::new();
+pub fn of_levels() -> Result<State, String> {
+    let mut hash = Hashes::default();
     for shipped in config::shipped_machines() {
         let machine = config::find_machine(shipped.name).map_err(|error| error.to_string())?;
         let threads = (machine.pus() as u32 * 3).div_ceil(2).min(MOST);
@@ -56,12 +101,12 @@ pub fn of_levels() -> Result<String, String> {
             add(&mut hash, &Arc::new(machine), &workload)?;
         }
     }
-    Ok(format!("{:08x}", hash.finalize()))
+    Ok(hash.finish())
 }
 
 /// Adds what the threads have done after some time.
 fn add(
-    hash: &mut crc32fast::Hasher,
+    hash: &mut Hashes,
     machine: &Arc<MachineModel>,
     workload: &Arc<WorkloadModel>,
 ) -> Result<(), String> {
@@ -77,19 +122,19 @@ fn add(
                 thread.cpu_time,
                 thread.migrations,
             ] {
-                hash.update(&number.to_le_bytes());
+                hash.update(fidelity, &number.to_le_bytes());
             }
         }
     }
     Ok(())
 }
 
-/// The number for the tournament: it covers the machines (`levels` is what [`of_levels`] returns), the policies, the draw
-/// of the workloads and the score.
+/// The numbers of experiments and the tournament: they cover the machines (`levels` is what [`of_levels`] returns), the
+/// policies, the draw of the tournament's workloads and its score.
 ///
 /// # Errors
 /// As those of the tournament.
-pub fn of_tournament(levels: &str) -> Result<String, String> {
+pub fn of_tournament(levels: &State) -> Result<State, String> {
     let mut rules = tournament::Rules::shipped();
     rules
         .machines
@@ -100,14 +145,18 @@ pub fn of_tournament(levels: &str) -> Result<String, String> {
         .for_each(|machine| machine.workloads = 2);
     (rules.default_seeds, rules.policy_seeds, rules.judged_again) = (1, 1, 0);
     let outcome = tournament::play(&rules, |_, _| ())?;
-    let mut hash = crc32fast::Hasher::new();
-    hash.update(levels.as_bytes());
+    let mut placed = String::new();
     for found in &outcome.matches {
         for line in found.lines.iter().chain([&found.default]) {
-            hash.update(format!("{:?} {:.6};", line.placement, line.speedup).as_bytes());
+            // Writing to a string cannot fail.
+            let _ = write!(placed, "{:?} {:.6};", line.placement, line.speedup);
         }
     }
-    Ok(format!("{:08x}", hash.finalize()))
+    let mut hash = Hashes::default();
+    hash.cycle.update(levels.cycle.as_bytes());
+    hash.both.update(levels.both.as_bytes());
+    hash.update(Fidelity::Cycle, placed.as_bytes());
+    Ok(hash.finish())
 }
 
 #[cfg(test)]
@@ -118,15 +167,15 @@ mod tests {
     fn each_scheduler_has_a_number_of_its_own() {
         let machine = config::find_machine(SCHEDULED).unwrap();
         let workload = Arc::new(config::find_workload("web-server").unwrap());
-        let mut numbers: Vec<u32> = SCHEDULERS
+        let mut numbers: Vec<String> = SCHEDULERS
             .map(|scheduler| {
-                let mut hash = crc32fast::Hasher::new();
+                let mut hash = Hashes::default();
                 let machine = MachineModel {
                     scheduler,
                     ..machine.clone()
                 };
                 add(&mut hash, &Arc::new(machine), &workload).unwrap();
-                hash.finalize()
+                hash.finish().cycle
             })
             .into();
         numbers.sort_unstable();

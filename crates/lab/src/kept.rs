@@ -123,8 +123,8 @@ pub fn validation(folder: &Path) -> Result<Validation, String> {
     printed("validation", folder)
 }
 
-/// The state of simulator and policies ([`fingerprint::of_tournament`](crate::fingerprint::of_tournament)) with which the
-/// results of each experiment in this folder were made, by its name.
+/// The state of simulator and policies with which the results of each experiment in this folder were made, by its name:
+/// what [`State::of`](crate::fingerprint::State::of) gives of [`of_tournament`](crate::fingerprint::of_tournament)'s.
 ///
 /// # Errors
 /// In words: no such file, or another content.

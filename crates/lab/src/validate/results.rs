@@ -68,7 +68,7 @@ pub struct Validated {
 /// What `perch lab validate --json` prints.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
-    /// That of the simulator: see [`crate::fingerprint`].
+    /// That of the cycle level: see [`crate::fingerprint::State`].
     pub fingerprint: String,
     /// The machines.
     pub machines: Vec<Validated>,

@@ -70,7 +70,7 @@ pub fn fidelity(wanted: &Wanted<'_>, json: bool) -> Result<ExitCode> {
     if json {
         let fingerprint = perch_lab::fingerprint::of_levels();
         super::print_json(&Measured {
-            fingerprint: fingerprint.map_err(|why| anyhow::anyhow!(why))?,
+            fingerprint: fingerprint.map_err(|why| anyhow::anyhow!(why))?.both,
             seed: wanted.seed,
             differences,
         })?;
