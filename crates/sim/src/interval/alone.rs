@@ -3,6 +3,7 @@
 use super::{
     delays::{Delay, Delays},
     demand::Demand,
+    own_ports::OwnPorts,
     play::play,
 };
 use crate::model::{CoreKind, Op};
@@ -129,13 +130,14 @@ pub(super) fn alone(
         },
         ..kind.clone()
     };
-    let base = play(&own, &[(demand, Delays::default())], &[0], line)[0].cycles;
+    let ports = OwnPorts::default();
+    let base = play(&own, &[(demand, Delays::default())], &[0], line, &ports)[0].cycles;
     let loads = demand.ops[Op::Load as usize];
     let exposed = |only: Delays, delay: &Delay| {
         if kind.window <= 1 || loads <= 0.0 || delay.time <= 0.0 {
             return 1.0;
         }
-        let slowed = play(&own, &[(demand, only)], &[0], line)[0].cycles;
+        let slowed = play(&own, &[(demand, only)], &[0], line, &ports)[0].cycles;
         let cycles = loads * delay.chance * delay.time / kind.cycle as f64;
         ((slowed - base) / cycles).clamp(0.0, 1.0)
     };

@@ -39,9 +39,9 @@ pub(super) fn waits(
         .map(|((who, fate), speed)| {
             let mut uses = uses(layout, who, fate, speed * layout.service);
             let ports = fate.ports.iter();
-            uses.extend(ports.map(|(cache, lines)| {
-                let port = layout.port(*cache);
-                (port, lines * speed * services[port])
+            uses.extend(ports.map(|its| {
+                let port = layout.port(its.cache);
+                (port, its.lines * speed * services[port])
             }));
             let links = fate.links.lines.iter();
             uses.extend(links.map(|(link, lines)| (*link, lines * speed * services[*link])));
@@ -149,4 +149,92 @@ fn uses(layout: &Layout, who: &Running<'_>, fate: &Fate, each: f64) -> Vec<(usiz
         }
     }
     uses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::find_machine,
+        interval::demand::{Class, Demand},
+        model::Op,
+        workload::Mix,
+    };
+
+    /// How long each of some threads waits for a line, in times that the channel takes for one, if each keeps it busy for
+    /// this part of the time and has so many lines under way.
+    fn waits_of(threads: usize, used: f64, lines: f64) -> Vec<f64> {
+        let machine = find_machine("core2-quad").unwrap();
+        let layout = Layout::new(&machine);
+        let mut mix = Mix {
+            code_bytes: 64,
+            ..Mix::default()
+        };
+        mix.shares[Op::Load as usize] = 1.0;
+        let class = Class::default();
+        let demand = Demand::new(&mix, class, &[], layout.line, layout.page);
+        let running: Vec<Running<'_>> = (0..threads)
+            .map(|pu| Running {
+                pu,
+                demand: &demand,
+                homes: class.homes,
+                ways: class.ways,
+            })
+            .collect();
+        let fates = vec![
+            Fate {
+                transfers: 1.0,
+                ..Fate::default()
+            };
+            threads
+        ];
+        let speeds = vec![used / layout.service; threads];
+        let mut queues = Vec::new();
+        let mut found = Vec::new();
+        for _ in 0..200 {
+            let under_way = |_, _| lines;
+            (found, _) = waits(
+                &machine,
+                &layout,
+                &running,
+                &speeds,
+                &fates,
+                &under_way,
+                &mut queues,
+            );
+        }
+        found
+            .iter()
+            .map(|wait| wait.memory / layout.service)
+            .collect()
+    }
+
+    #[test]
+    fn a_thread_with_one_line_under_way_does_not_wait_for_itself() {
+        for used in [0.1, 0.5, 0.9] {
+            assert!(waits_of(1, used, 1.0)[0] < 1e-6);
+        }
+    }
+
+    /// Many lines, no matter whose: the formula of Pollaczek and Khinchine.
+    #[test]
+    fn with_many_lines_under_way_it_is_an_m_d_1_queue() {
+        for used in [0.1, 0.3, 0.45] {
+            let all = 2.0 * used;
+            for wait in waits_of(2, used, 1e9) {
+                let expected = all / (2.0 * (1.0 - all));
+                assert!((wait / expected - 1.0).abs() < 1e-3, "{wait} {expected}");
+            }
+        }
+    }
+
+    /// Of two threads with a line each, one finds at most the other's.
+    #[test]
+    fn of_two_threads_with_a_line_each_one_waits_for_the_other_at_most() {
+        for used in [0.1, 0.3, 0.45] {
+            for wait in waits_of(2, used, 1.0) {
+                assert!(wait > 0.0 && wait < 1.0, "{wait}");
+            }
+        }
+    }
 }

@@ -202,3 +202,41 @@ fn shares(kind: &CoreKind, demands: &[&Demand]) -> Vec<[f64; Op::COUNT]> {
     }
     shares
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::find_machine, interval::demand::Class, workload::Mix};
+
+    fn only(op: Op) -> Demand {
+        let mut mix = Mix {
+            code_bytes: 64,
+            ..Mix::default()
+        };
+        mix.shares[op as usize] = 1.0;
+        Demand::new(&mix, Class::default(), &[], 64.0, 4096.0)
+    }
+
+    /// Two threads that would each fill the core's slots alone share them, counted in micro-operations.
+    #[test]
+    fn an_instruction_takes_a_slot_for_each_of_its_micro_operations() {
+        let machine = find_machine("smt2-zen").unwrap();
+        let mut kind = CoreKind {
+            units: Vec::new(),
+            ..machine.kinds[0].clone()
+        };
+        let width = f64::from(kind.width);
+        for micro_ops in [1u32, 2, 3] {
+            kind.micro_ops[Op::Alu as usize] = micro_ops;
+            let demand = only(Op::Alu);
+            let sharers = Sharers::new(&kind, vec![&demand, &demand], &[0, 1]);
+            let own = f64::from(micro_ops) / width;
+            let speeds = sharers.speeds(&[own, own]);
+            let sum: f64 = speeds.iter().sum();
+            assert!(
+                sum * own <= 1.0 + 1e-9 && sum * own > 0.9,
+                "{micro_ops}: {sum} instructions a cycle of {width} slots"
+            );
+        }
+    }
+}

@@ -54,7 +54,7 @@ pub(super) struct Demand {
 }
 
 /// Who runs a mix: what decides which lines are shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(super) struct Class {
     pub mix: usize,
     pub program: usize,

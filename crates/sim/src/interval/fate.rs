@@ -20,7 +20,7 @@ pub(super) struct Fate {
     /// Those of them that do not come from its own memory, by home.
     pub apart: Vec<(Home, f64)>,
     /// Lines that pass the ports of caches by one instruction, if their bandwidth is limited.
-    pub ports: Vec<(usize, f64)>,
+    pub ports: Vec<Passed>,
     /// Lines that cross links between nodes, if their bandwidth is limited.
     pub links: Crossings,
     /// Lines taken from other cores by one instruction.
@@ -44,12 +44,20 @@ impl Fate {
         ahead.fold(0.0, f64::max)
     }
 
-    /// Lines pass the port of a cache.
-    pub fn pass(&mut self, cache: usize, lines: f64) {
-        match self.ports.iter_mut().find(|(known, _)| *known == cache) {
-            Some((_, sum)) => *sum += lines,
-            None => self.ports.push((cache, lines)),
-        }
+    /// Lines pass the port of a cache; and more, which prefetchers ask for in vain, so many at once.
+    pub fn pass(&mut self, cache: usize, lines: f64, (vain, at_once): (f64, f64)) {
+        let at = self.ports.iter().position(|known| known.cache == cache);
+        let at = at.unwrap_or_else(|| {
+            self.ports.push(Passed {
+                cache,
+                ..Passed::default()
+            });
+            self.ports.len() - 1
+        });
+        let known = &mut self.ports[at];
+        known.lines += lines + vain;
+        known.vain += vain;
+        known.times += vain / at_once.max(1.0);
     }
 
     /// Lines go over the channel of their home.
@@ -63,6 +71,17 @@ impl Fate {
             None => self.apart.push((home, lines)),
         }
     }
+}
+
+/// Lines that pass the port of a cache, by one instruction.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Passed {
+    pub cache: usize,
+    /// All of them.
+    pub lines: f64,
+    /// Those that prefetchers ask for in vain, and how often they do that.
+    pub vain: f64,
+    pub times: f64,
 }
 
 /// Lines that come from memory and are asked for before they are needed.

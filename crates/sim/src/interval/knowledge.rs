@@ -6,6 +6,7 @@ use super::{
     demand::{Asked, Class, Demand, IDLE, Packed},
     homes::Homes,
     layout::Layout,
+    own_ports::OwnPorts,
     play::{InQueues, Played, play},
     recorded,
     running::Running,
@@ -369,7 +370,8 @@ impl Knowledge {
             .map(|(seat, speed)| {
                 let pace = Pace::of(seat, speed.running);
                 let (asked, fate) = (&seat.asked, &speed.fate);
-                let delays = delays(&self.layout, seat.pu, asked, fate, &speed.wait, pace);
+                let wait = OwnPorts::without(&self.layout, seats.core, &speed.wait);
+                let delays = delays(&self.layout, seat.pu, asked, fate, &wait, pace);
                 (&seat.asked.demand, delays)
             })
             .collect();
@@ -377,7 +379,11 @@ impl Knowledge {
             1 => (0..members.len()).collect(),
             _ => contexts(&self.layout, seats),
         };
-        let played = play(kind, &members, &contexts, self.layout.line);
+        let threads: Vec<_> = (seats.seats.iter().zip(settled))
+            .map(|(seat, speed)| (seat.pu, &seat.asked.demand, &speed.fate))
+            .collect();
+        let ports = OwnPorts::new(&self.layout, seats.core, &threads);
+        let played = play(kind, &members, &contexts, self.layout.line, &ports);
         seats.in_queues = played.iter().map(|played| played.in_queues).collect();
         let speed = |played: &Played| 1.0 / (played.cycles * cycle);
         played.iter().map(speed).collect()

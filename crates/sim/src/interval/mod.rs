@@ -19,6 +19,7 @@ mod knowledge;
 mod known;
 mod layout;
 mod links;
+mod own_ports;
 mod owner;
 mod play;
 mod ports;

@@ -1,16 +1,17 @@
 //! The threads of one core in a short simulation.
 //!
 //! The cycle level's own core is simulated for a few thousand instructions, once for each combination of mixes. Random
-//! draws replace the caches.
+//! draws replace the caches; ports of caches that only this core uses are simulated ([`super::own_ports`]).
 
 use super::{
     delays::{Delay, Delays, Sort},
     demand::{Demand, SAMPLE},
+    own_ports::{OwnPorts, Passes},
 };
 use crate::{
     core::{Core, Supply},
     counters::Counters,
-    memory::{Access, Hierarchy},
+    memory::{Access, Channel, Hierarchy},
     model::{CoreKind, Op, QUEUES, Queue, QueueSharing},
     stream::{Instruction, Random},
     units::Ps,
@@ -93,6 +94,10 @@ struct Chance<'a> {
     draws: Vec<[Even; 2]>,
     /// Of each member, by sort.
     lines: Vec<Vec<Met>>,
+    ports: &'a OwnPorts,
+    channels: Vec<Channel>,
+    /// Of each member: which lines pass the ports besides.
+    others: Vec<[Even; 4]>,
 }
 
 /// More lines of a sort than a window holds.
@@ -118,14 +123,65 @@ impl Met {
     }
 }
 
-fn pick(delays: &[Delay], mut draw: f64) -> f64 {
-    for delay in delays {
+/// Of which step a delay is, and how long; `None` if there is none.
+fn pick(delays: &[Delay], mut draw: f64) -> Option<(usize, f64)> {
+    for (step, delay) in delays.iter().enumerate() {
         draw -= delay.chance;
         if draw < 0.0 {
-            return delay.time;
+            return Some((step, delay.time));
         }
     }
-    0.0
+    None
+}
+
+impl Chance<'_> {
+    /// How long a delay is with what its line, of data or of code (`is_data`), waits for at the core's own ports. `before`
+    /// gives the place on the path of the cache before a port: lines that miss it pass the port.
+    fn passing(
+        &mut self,
+        member: usize,
+        (picked, is_data): (Option<(usize, f64)>, bool),
+        now: Ps,
+        before: impl Fn(&Passes) -> Option<usize>,
+    ) -> f64 {
+        let Some((step, alone)) = picked else {
+            return 0.0;
+        };
+        let mut time = alone;
+        let Some(ports) = self.ports.of.get(member) else {
+            return time;
+        };
+        let times = |mean: f64, draw: f64| (mean + draw) as u32;
+        for passes in ports {
+            if before(passes).is_none_or(|before| step < before) {
+                continue;
+            }
+            let port = &mut self.channels[passes.port];
+            let draws = &mut self.others[member];
+            time += port.request(now + time.round() as Ps) as f64;
+            for _ in 0..times(passes.back, draws[0].draw()) {
+                port.request(now + time.round() as Ps);
+            }
+            if is_data {
+                for _ in 0..times(passes.vain, draws[1].draw()) {
+                    for _ in 0..times(passes.at_once, draws[2].draw()) {
+                        port.request(now + alone.round() as Ps);
+                    }
+                }
+            }
+        }
+        time
+    }
+
+    /// Lines for which nothing waits pass the ports, too.
+    fn pass_others(&mut self, member: usize, now: Ps) {
+        for passes in self.ports.of.get(member).into_iter().flatten() {
+            let lines = passes.others + self.others[member][3].draw();
+            for _ in 0..lines as u32 {
+                self.channels[passes.port].request(now);
+            }
+        }
+    }
 }
 
 impl Hierarchy for Chance<'_> {
@@ -139,24 +195,35 @@ impl Hierarchy for Chance<'_> {
         thread: u32,
         kind: Access,
         address: u64,
-        _: Ps,
+        at: Ps,
         counters: &mut Counters,
     ) -> Ps {
         let member = thread as usize;
         let delays = &self.members[member].1;
         let [walk, fetch] = &mut self.draws[member];
         let of_walk = match kind {
-            Access::Fetch => return pick(&delays.fetch, fetch.draw()).round() as Ps,
-            Access::Load => pick(&[delays.walk], walk.draw()),
+            Access::Fetch => {
+                let picked = pick(&delays.fetch, fetch.draw());
+                let time = self.passing(member, (picked, false), at, |passes| passes.fetch);
+                return time.round() as Ps;
+            }
+            Access::Load => pick(&[delays.walk], walk.draw()).map_or(0.0, |(_, time)| time),
             Access::Store => 0.0,
         };
         let (sort, nth) = self.numbers.of(self.line_of(address));
         let line = delays.sorts.get(sort).zip(self.lines[member].get_mut(sort));
         // The core itself waits for a line that is on its way.
-        let time = line.map_or(0.0, |(of, met)| match met.is_new(nth) {
+        let picked = line.and_then(|(of, met)| match met.is_new(nth) {
             true => pick(&of.delays, met.draws.draw()),
-            false => 0.0,
+            false => None,
         });
+        let asked = at + of_walk.round() as Ps;
+        let time = self.passing(member, (picked, true), asked, |passes| {
+            passes
+                .data
+                .filter(|_| passes.stores || kind == Access::Load)
+        });
+        self.pass_others(member, at);
         counters.data_misses[0] += u64::from(time > 0.0);
         (time + of_walk).round() as Ps
     }
@@ -306,6 +373,7 @@ pub(super) fn play<'m>(
     members: &'m [(&'m Demand, Delays)],
     contexts: &[usize],
     line: f64,
+    ports: &OwnPorts,
 ) -> Vec<Played> {
     let steady = (kind.duty < 1.0).then(|| CoreKind {
         duty: 1.0,
@@ -334,6 +402,11 @@ pub(super) fn play<'m>(
             .map(|at| [0, 1].map(|kind| Even::new(part(at).part(kind))))
             .collect(),
         lines: (0..members.len()).map(met).collect(),
+        channels: ports.channels(),
+        ports,
+        others: (0..members.len())
+            .map(|at| [0, 1, 2, 3].map(|sort| Even::new(part(at).part(u64::MAX - sort))))
+            .collect(),
     };
     let sampled = |(at, (demand, delays)): (usize, &'m (&'m Demand, Delays))| {
         // Not all at the same place of the same sample.

@@ -17,6 +17,8 @@ pub(super) struct Cover {
     pub paired: f64,
     /// Lines that they bring in vain, by one miss.
     pub wasted: f64,
+    /// How many of these they ask for at once.
+    pub at_once: f64,
 }
 
 /// As many times as often would a set be visited at random that misses as rarely without prefetchers, if these ask for
@@ -158,7 +160,9 @@ pub(super) fn cover(
         let streams = streams.filter(|(its, _)| its.pattern == Pattern::Stream);
         let streams = streams.map(|(stream, time)| false_streams(stream, &its, line, *time));
         let paired: f64 = prefetchers.iter().map(paired).sum();
+        let at_once = prefetchers.iter().map(|its| f64::from(its.ahead));
         return Cover {
+            at_once: at_once.fold(0.0, f64::max),
             // They rarely ask for the same lines.
             asked: streams.sum::<f64>() + paired,
             paired,
@@ -171,8 +175,13 @@ pub(super) fn cover(
     // Where several ask for a line, the one counts that saves most.
     each.fold(Cover::default(), |best, its| {
         let wasted = best.wasted.max(its.wasted);
+        let at_once = best.at_once.max(its.at_once);
         let best = if its.share > best.share { its } else { best };
-        Cover { wasted, ..best }
+        Cover {
+            wasted,
+            at_once,
+            ..best
+        }
     })
 }
 
@@ -231,6 +240,7 @@ fn one(prefetcher: &Prefetcher, lines: &Lines, line: f64, strays: f64) -> Cover 
         share: share * remembered,
         ahead,
         wasted,
+        at_once: f64::from(prefetcher.ahead),
         ..Cover::default()
     }
 }

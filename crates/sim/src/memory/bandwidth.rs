@@ -23,7 +23,7 @@ struct Gap {
 /// been had it come in order, and what is left of it behind all others. If it had to find one idle time that is long enough,
 /// bandwidth would be lost between the others. The channel never does more than one line's work at a time.
 #[derive(Debug, Clone)]
-pub(super) struct Channel {
+pub(crate) struct Channel {
     /// Time to move a line.
     service: Ps,
     /// The end of the last transfer.

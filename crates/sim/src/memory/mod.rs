@@ -28,6 +28,7 @@ mod warm;
 mod written;
 
 pub use access::{Access, Hierarchy};
+pub(crate) use bandwidth::Channel;
 pub use directory::Placement;
 pub use hierarchy::Memory;
 pub use topology::Occupancy;

@@ -46,7 +46,8 @@ impl Traffic<'_> {
                     let its = (flow.thread, flow.lines, &who);
                     let visits = (flow.visits, ratio);
                     let lines = passing(layout, (number, &through), its, visits);
-                    fate.pass(number, lines + flow.visits * flow.cover.wasted);
+                    let vain = flow.visits * flow.cover.wasted;
+                    fate.pass(number, lines, (vain, flow.cover.at_once));
                 }
                 if visitor.taken > 0.0 {
                     let time = |after: f64| after / visitor.rate.max(1e-30);

@@ -108,6 +108,7 @@ fn cover_flows(
         }
         flow.cover.wasted = wasted;
         (flow.cover.asked, flow.cover.paired) = (found.asked, found.paired);
+        flow.cover.at_once = flow.cover.at_once.max(found.at_once);
     }
 }
 
