@@ -15,7 +15,7 @@ Examples:
   perch top -p 4711                         a process and its descendants
   perch top -- ./app                        a program while it runs
   perch top --from run.jsonl                a recording of perch run --log
-  perch top --sim smt2-zen -w fp-int-8 --policy workover
+  perch top --sim smt2-zen -w fp-int-16 --policy workover
   perch top --host user@node                another machine, through ssh
   perch top --json -i 5s -n 12 > load.jsonl
 

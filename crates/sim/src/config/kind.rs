@@ -141,6 +141,11 @@ fn one(name: &str, table: &Table<'_>) -> Checked<CoreKind> {
         .transpose()?;
     let parts = partition.map_or(1, |partition| contexts / partition.contexts);
     let misses = whole("misses", 0, MOST_ENTRIES)?;
+    if let Some(item) = table.get("misses").filter(|_| misses > 0 && window == 1) {
+        return Err(item.wrong(
+            "no limit to a core with a `window` of 1, which executes one instruction after the other",
+        ));
+    }
     let modulation = modulation::read(table, cycle_of(clock))?;
     Ok(CoreKind {
         name: name.to_owned(),

@@ -247,9 +247,10 @@ fn of_cores() {
                 ),
                 ("fpu = { ops", "fpu = { count = 2, partitioned = true, ops"),
                 ("contexts = 2", "contexts = 2\nmisses-per-context = 2"),
+                ("contexts = 2", "contexts = 2\nmisses = 4"),
                 (
                     "contexts = 2",
-                    "contexts = 2\nmisses = 4\nmisses-per-context = 5",
+                    "contexts = 2\nwindow = 8\nmisses = 4\nmisses-per-context = 5",
                 ),
                 (
                     "store = 1\n",
