@@ -14,8 +14,8 @@ Examples:
   perch sim -m cmt-4x4 -w cmt-table1 -p cpi --explain
   perch sim -m cmt-4x4 -w cmt-table1 --compare default,cpi,sos,best,worst
   perch sim -m smt2-zen -w mixed --compare default,cpi --seeds 5
-  perch sim -m smt2-zen -w fp-int-16 -p best --pins my.pins --fidelity interval
-  perch sim -m smt2-zen -w fp-int-16 -p fixed --pin-file my.pins
+  perch sim -m smt2-zen -w fp-int-16 -p best --pins best.pins
+  perch sim -m smt2-zen -w fp-int-16 -p fixed --pin-file best.pins
   perch sim -m my-machine.toml -w my-load.toml -p workover --timeline trace.json
   perch sim -m smt2-zen -w fp-int-16 --compare default,workover --timeline a.svg
 
