@@ -40,10 +40,10 @@ pub struct State {
 }
 
 impl State {
-    /// The number that an experiment's results depend on.
+    /// The number of an experiment: that of the cycle level if all of its runs are at that level.
     pub fn of(&self, experiment: &Experiment) -> &str {
-        let levels = experiment.runs.iter().map(|run| run.fidelity);
-        match levels.eq(experiment.runs.iter().map(|_| Fidelity::Cycle)) {
+        let mut runs = experiment.runs.iter();
+        match runs.all(|run| run.fidelity == Fidelity::Cycle) {
             true => &self.cycle,
             false => &self.both,
         }

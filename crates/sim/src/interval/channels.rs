@@ -161,8 +161,8 @@ mod tests {
         workload::Mix,
     };
 
-    /// How long each of some threads waits for a line, in times that the channel takes for one, if each keeps it busy for
-    /// this part of the time and has so many lines under way.
+    /// How long each of N threads waits for a line, in service times of the channel. Each thread keeps the channel busy for
+    /// `used` of the time and has `lines` lines under way.
     fn waits_of(threads: usize, used: f64, lines: f64) -> Vec<f64> {
         let machine = find_machine("core2-quad").unwrap();
         let layout = Layout::new(&machine);

@@ -44,7 +44,7 @@ impl Fate {
         ahead.fold(0.0, f64::max)
     }
 
-    /// Lines pass the port of a cache; and more, which prefetchers ask for in vain, so many at once.
+    /// Lines pass the port of a cache. So do `vain` others, which prefetchers ask for in vain, `at_once` at a time.
     pub fn pass(&mut self, cache: usize, lines: f64, (vain, at_once): (f64, f64)) {
         let at = self.ports.iter().position(|known| known.cache == cache);
         let at = at.unwrap_or_else(|| {
