@@ -19,7 +19,7 @@ use perch_sim::{
     workload::WorkloadModel,
 };
 use serde::{Deserialize, Serialize};
-use std::{fmt::Write, sync::Arc, time::Instant};
+use std::{fmt::Write, str::FromStr, sync::Arc, time::Instant};
 
 /// Limits of the mean and the largest error of the throughput, and of the rank correlation.
 pub const LIMITS: (f64, f64, f64) = (0.05, 0.15, 0.9);
@@ -33,6 +33,43 @@ const MEASURED: u64 = 600_000;
 
 /// Picoseconds while it is measured where threads time-share PUs: a few slices of each.
 const MEASURED_IN_SLICES: Ps = 40_000_000_000;
+
+/// How many threads a workload has: a number, or as many as the machine has PUs, or twice as many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThreadCount {
+    /// This many.
+    Of(u32),
+    /// One for each PU: `pus`.
+    Pus,
+    /// Two for each PU, which they time-share: `2pus`.
+    TwicePus,
+}
+
+impl ThreadCount {
+    /// How many these are on a machine; `None` if there are more than two for each PU.
+    pub fn on(self, machine: &MachineModel) -> Option<u32> {
+        let pus = machine.pus() as u32;
+        let threads = match self {
+            Self::Of(threads) => threads,
+            Self::Pus => pus,
+            Self::TwicePus => 2 * pus,
+        };
+        (threads <= 2 * pus).then_some(threads)
+    }
+}
+
+impl FromStr for ThreadCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("pus", _) => Ok(Self::Pus),
+            ("2pus", _) => Ok(Self::TwicePus),
+            (_, Ok(threads @ 1..=1024)) => Ok(Self::Of(threads)),
+            _ => Err("neither a number from 1 to 1024 nor `pus` or `2pus`".to_owned()),
+        }
+    }
+}
 
 /// What is compared.
 #[derive(Debug, Clone)]
@@ -322,6 +359,19 @@ fn tau(exact: &[f64], ours: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thread_counts_are_numbers_or_by_the_number_of_pus() {
+        let machine = perch_sim::config::find_machine("core2-quad").unwrap();
+        let on = |text: &str| text.parse().map(|count: ThreadCount| count.on(&machine));
+        assert_eq!(on("3"), Ok(Some(3)));
+        assert_eq!(on("pus"), Ok(Some(4)));
+        assert_eq!(on("2pus"), Ok(Some(8)));
+        assert_eq!(on("9"), Ok(None));
+        for wrong in ["0", "1025", "-1", "", "pu", "3pus"] {
+            assert!(on(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn rankings_agree_disagree_or_say_nothing() {

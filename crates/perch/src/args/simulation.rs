@@ -2,7 +2,10 @@
 
 use super::{PlaceArgs, TuningArgs, named, parse_period};
 use clap::{Args as ClapArgs, Subcommand, ValueHint};
-use perch_lab::scene::{BEST, DEFAULT, WORST};
+use perch_lab::{
+    fidelity::ThreadCount,
+    scene::{BEST, DEFAULT, WORST},
+};
 use perch_sim::{detail::Fidelity, model::SchedulerKind};
 use std::{path::PathBuf, time::Duration};
 
@@ -249,7 +252,7 @@ pub enum LabCommand {
     },
     /// Simulate random mixes at random places at both levels of detail and print the error of the interval level
     #[command(
-        after_help = "Examples:\n  perch lab fidelity\n  perch lab fidelity -m my-machine.toml --threads 2,4"
+        after_help = "Examples:\n  perch lab fidelity\n  perch lab fidelity -m my-machine.toml --threads 2,4\n  perch lab fidelity -m smt2-zen --threads pus --workloads 2"
     )]
     Fidelity {
         /// Machines: shipped ones' names, or files [default: all shipped ones]
@@ -260,9 +263,15 @@ pub enum LabCommand {
             value_delimiter = ','
         )]
         machines: Vec<String>,
-        /// How many threads the workloads have
-        #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8", value_parser = clap::value_parser!(u32).range(1..=1024))]
-        threads: Vec<u32>,
+        /// How many threads the workloads have: numbers, at most twice that of the machine's PUs; pus is one for each
+        /// PU, and 2pus two, which takes long
+        #[arg(
+            long,
+            value_name = "N|pus|2pus,…",
+            value_delimiter = ',',
+            default_value = "1,2,4,8"
+        )]
+        threads: Vec<ThreadCount>,
         /// How many workloads are drawn for each
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         workloads: u32,

@@ -4,10 +4,10 @@ use crate::render::{
     progress::Bar,
     table::{Align, table},
 };
-use anyhow::Result;
-use perch_lab::fidelity::{Comparison, Difference, LIMITS, Measured, compare};
+use anyhow::{Result, ensure};
+use perch_lab::fidelity::{Comparison, Difference, LIMITS, Measured, ThreadCount, compare};
 use perch_sim::config;
-use std::{process::ExitCode, sync::Arc};
+use std::{collections::BTreeSet, process::ExitCode, sync::Arc};
 
 /// What is compared.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub struct Wanted<'a> {
     /// Machines: names or files; all shipped ones if there are none.
     pub machines: &'a [String],
     /// Threads of the workloads.
-    pub threads: &'a [u32],
+    pub threads: &'a [ThreadCount],
     /// Workloads for each number of threads.
     pub workloads: u32,
     /// Placements of each.
@@ -29,7 +29,7 @@ pub struct Wanted<'a> {
 /// Compares and prints a table, or JSON. A limit that is not kept is a result like any other.
 ///
 /// # Errors
-/// A machine that is not there or wrong.
+/// A machine that is not there or wrong, or too many threads for all of them.
 pub fn fidelity(wanted: &Wanted<'_>, json: bool) -> Result<ExitCode> {
     let names: Vec<&str> = match wanted.machines.is_empty() {
         true => config::shipped_machines()
@@ -44,17 +44,22 @@ pub fn fidelity(wanted: &Wanted<'_>, json: bool) -> Result<ExitCode> {
     }
     let mut comparisons = Vec::new();
     for machine in &machines {
-        let fits = |threads: &&u32| **threads as usize <= 2 * machine.pus();
-        comparisons.extend(wanted.threads.iter().filter(fits).map(|threads| {
+        let fit = wanted.threads.iter().filter_map(|count| count.on(machine));
+        let different: BTreeSet<u32> = fit.collect();
+        comparisons.extend(different.into_iter().map(|threads| {
             let machine = Arc::clone(machine);
             let (workloads, placements) = (wanted.workloads, wanted.placements);
-            let usual = Comparison::new(machine, *threads, workloads, placements, wanted.seed);
+            let usual = Comparison::new(machine, threads, workloads, placements, wanted.seed);
             Comparison {
                 cold: wanted.cold,
                 ..usual
             }
         }));
     }
+    ensure!(
+        !comparisons.is_empty(),
+        "--threads: these are more than two for each PU of any of the machines; --threads 2pus is the most"
+    );
     let each = u64::from(wanted.workloads * wanted.placements);
     let bar = Bar::new(true, each * comparisons.len() as u64);
     let mut differences = Vec::new();
