@@ -4,7 +4,7 @@ use super::{
     delays::{Delay, Delays},
     demand::Demand,
     own_ports::OwnPorts,
-    play::play,
+    play::{Purpose, play},
 };
 use crate::model::{CoreKind, Op};
 
@@ -57,25 +57,16 @@ impl Alone {
         loads.sum::<f64>() + self.exposed_walk * delays.walk.chance * delays.walk.time
     }
 
-    /// How much longer a load holds it up that misses one cache more than this many, since that is cold: all that come to
-    /// that cache miss, and hide each other.
-    pub fn further(&self, delays: &Delays, step: usize) -> f64 {
-        let Some(delay) = delays.load.get(step) else {
-            return 0.0;
+    /// How much longer a load holds it up that misses one cache more than this many, since that is cold, if this share of its
+    /// loads does: they hide each other.
+    pub fn further(&self, delays: &Delays, step: usize, share: f64) -> f64 {
+        let cold = |step: usize| {
+            delays.load.get(step).map_or(0.0, |delay| {
+                self.exposed_part(step, delay.chance.max(share)) * delay.time
+            })
         };
-        let (before, reach) = match step.checked_sub(1) {
-            None => (0.0, COLD),
-            Some(before) => {
-                let rest = delays.load[before..].iter();
-                let shorter = &delays.load[before];
-                (
-                    self.exposed_part(before, shorter.chance) * shorter.time,
-                    rest.map(|delay| delay.chance).sum(),
-                )
-            }
-        };
-        let cold = self.exposed_part(step, reach.max(delay.chance)) * delay.time;
-        (cold - before).max(0.0)
+        let before = step.checked_sub(1).map_or(0.0, cold);
+        (cold(step) - before).max(0.0)
     }
 
     /// The part of the delays of this step that holds it up, where this share of the loads meets them.
@@ -91,9 +82,6 @@ const SHARES: [f64; 4] = [RARE, 0.03, 0.2, 1.0];
 
 /// Delays rarer than that are taken as so rare, where it is found out how far they are hidden.
 const RARE: f64 = 0.004;
-
-/// This share of the loads misses a cold first cache.
-const COLD: f64 = 0.2;
 
 /// How a stream does alone on one of `busy` contexts: with its part of a shared window, and what it may have of queues.
 pub(super) fn alone(
@@ -130,16 +118,18 @@ pub(super) fn alone(
         },
         ..kind.clone()
     };
-    let ports = OwnPorts::default();
-    let base = play(&own, &[(demand, Delays::default())], &[0], line, &ports)[0].cycles;
+    let cycles = |delays: Delays| {
+        let (members, ports) = ([(demand, delays)], OwnPorts::default());
+        play(&own, &members, &[0], line, &ports, Purpose::Difference)[0].cycles
+    };
+    let base = cycles(Delays::default());
     let loads = demand.ops[Op::Load as usize];
     let exposed = |only: Delays, delay: &Delay| {
         if kind.window <= 1 || loads <= 0.0 || delay.time <= 0.0 {
             return 1.0;
         }
-        let slowed = play(&own, &[(demand, only)], &[0], line, &ports)[0].cycles;
-        let cycles = loads * delay.chance * delay.time / kind.cycle as f64;
-        ((slowed - base) / cycles).clamp(0.0, 1.0)
+        let delayed = loads * delay.chance * delay.time / kind.cycle as f64;
+        ((cycles(only) - base) / delayed).clamp(0.0, 1.0)
     };
     let of_loads = |step: usize, chance: f64| {
         let only = delays.only(step, chance.max(RARE));

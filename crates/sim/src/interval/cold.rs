@@ -3,25 +3,88 @@
 use super::{
     NEGLIGIBLE, Run,
     demand::Lines,
-    fate::Kept,
     layout::Layout,
     owner::Owner,
-    prefetch::{Learned, cover},
-    warmth::{Cold, Warmth, Whose},
+    prefetch::{Learned, cover, remembered},
+    warmth::{Cold, PARTS, Warmth, Whose},
 };
 use rustc_hash::FxHashMap;
 
-/// Whether what a cache misses comes from memory.
-fn is_last(layout: &Layout, run: &Run, cache: usize, code: bool) -> bool {
-    let pu = &layout.pus[run.pu];
-    let path = if code { &pu.fetch } else { &pu.data };
-    path.last() == Some(&cache)
+/// Lines of one sort in one cache of a thread's path, or pages in its TLB.
+struct At {
+    which: usize,
+    cache: usize,
+    /// All there are.
+    all: f64,
+    /// How many of them this cache or one before it has when nothing is missing.
+    full: f64,
+    /// How many it has itself then.
+    keeps: f64,
+    /// Whether visits come to it then, too. Otherwise lines only pass it, on their way to the caches before it.
+    visited: bool,
+    /// Instructions with as many visits as there are lines.
+    within: f64,
+    /// Whether what it misses comes from memory.
+    last: bool,
 }
 
-/// How many lines, or pages of a TLB, there are in all.
-fn lines_of(kept: &Kept) -> f64 {
-    kept.lines * (kept.hits + kept.misses) / kept.hits
+/// All that a thread has in caches and TLBs when it has run for long, along its path.
+fn steady(layout: &Layout, run: &Run) -> Vec<At> {
+    let fate = &run.speed.fate;
+    let find = |cache: usize, which: usize| {
+        let cache = layout.counterpart(cache, run.pu, run.like);
+        let mut all = fate.kept.iter();
+        all.find(|kept| kept.cache == cache && kept.which == which)
+    };
+    let mut found = Vec::new();
+    let demand = &run.asked.demand;
+    for (which, lines) in demand.lines.iter().enumerate() {
+        if lines.visits <= 0.0 || lines.lines <= 0.0 {
+            continue;
+        }
+        let pu = &layout.pus[run.pu];
+        let path = if lines.code { &pu.fetch } else { &pu.data };
+        // The part of the visits that misses all caches so far.
+        let mut missed = 1.0;
+        for cache in path {
+            let kept = find(*cache, which).filter(|_| missed > PASSING);
+            if let Some(kept) = kept {
+                missed = (kept.misses / lines.visits).min(missed);
+            }
+            let full = lines.lines * (1.0 - missed);
+            found.push(At {
+                which,
+                cache: *cache,
+                all: lines.lines,
+                full,
+                // A victim cache has not what only passes, but the caches before it do, or evict it into this one.
+                keeps: kept.map_or(full, |kept| kept.lines),
+                visited: kept.is_some(),
+                within: lines.lines / lines.visits,
+                last: path.last() == Some(cache),
+            });
+        }
+    }
+    for kept in &fate.kept {
+        if kept.cache >= layout.caches.len() && kept.hits > 0.0 {
+            let all = kept.lines * (kept.hits + kept.misses) / kept.hits;
+            found.push(At {
+                which: kept.which,
+                cache: layout.counterpart(kept.cache, run.like, run.pu),
+                all,
+                full: kept.lines,
+                keeps: kept.lines,
+                visited: true,
+                within: all / (kept.hits + kept.misses),
+                last: false,
+            });
+        }
+    }
+    found
 }
+
+/// If fewer visits than this part miss the caches so far, none of the others keeps lines because of them.
+const PASSING: f64 = 1e-3;
 
 /// Whose lines a thread visits, and which they are.
 pub(super) fn whose(run: &Run, which: usize) -> Whose {
@@ -32,17 +95,53 @@ pub(super) fn whose(run: &Run, which: usize) -> Whose {
 }
 
 /// Remembers what a thread has in caches.
-pub(super) fn keep_warm(warmth: &mut Warmth, run: &Run) {
-    for kept in &run.speed.fate.kept {
-        let whose = whose(run, kept.which);
-        let of_kept = |cold: &&Cold| cold.cache == kept.cache && cold.whose == whose;
-        let missing = run
-            .cold
-            .iter()
-            .find(of_kept)
-            .map_or(0.0, |cold| cold.left() * cold.sharers);
-        let there = (kept.lines - missing).max(0.0);
-        warmth.remember(kept.cache, whose, there, run.asked.class.ways);
+pub(super) fn keep_warm(warmth: &mut Warmth, layout: &Layout, run: &Run) {
+    // Nothing is known yet of one that has only just come.
+    if run.speed.fate.kept.is_empty() {
+        return;
+    }
+    let ways = run.asked.class.ways;
+    for at in steady(layout, run) {
+        let whose = whose(run, at.which);
+        let mut cold = run.cold.iter();
+        let cold = cold.find(|cold| cold.cache == at.cache && cold.whose == whose);
+        match cold {
+            Some(cold) => warmth.remember(at.cache, whose, cold.there(), ways),
+            None if at.visited => warmth.remember(at.cache, whose, at.keeps, ways),
+            None => warmth.stays(at.cache, whose),
+        }
+    }
+}
+
+/// Takes away from caches what was written elsewhere until now: what a thread writes from now on stays in those that it uses.
+pub(super) fn arrive(warmth: &mut Warmth, layout: &Layout, run: &Run) {
+    for at in steady(layout, run).iter().filter(|at| !at.visited) {
+        let whose = whose(run, at.which);
+        let there = warmth.lines(at.cache, whose);
+        warmth.remember(at.cache, whose, there, run.asked.class.ways);
+    }
+}
+
+/// Remembers all that a thread would have in caches if it had run for long.
+pub(super) fn fill(warmth: &mut Warmth, layout: &Layout, run: &Run) {
+    for at in steady(layout, run) {
+        warmth.remember(
+            at.cache,
+            whose(run, at.which),
+            at.keeps,
+            run.asked.class.ways,
+        );
+    }
+}
+
+/// Counts the threads that share lines: they bring them for each other.
+pub(super) fn count_sharers(
+    layout: &Layout,
+    run: &Run,
+    sharers: &mut FxHashMap<(usize, Whose), f64>,
+) {
+    for at in steady(layout, run).iter().filter(|at| at.full > 0.0) {
+        *sharers.entry((at.cache, whose(run, at.which))).or_default() += 1.0;
     }
 }
 
@@ -77,6 +176,38 @@ fn prefetched(layout: &Layout, run: &Run, cache: usize, lines: &Lines, cost: f64
     (1.0 - best.share) * cost + best.share * run.asked.demand.loads() * late
 }
 
+/// Lines of a set that is visited at random that prefetchers ask for with each that is missed in a cache or one before it:
+/// any, and those that are missing whenever it is.
+fn asked(layout: &Layout, run: &Run, cache: usize, which: usize) -> (f64, f64) {
+    let demand = &run.asked.demand;
+    let path = &layout.pus[run.pu].data;
+    let Some(step) = path.iter().position(|its| *its == cache) else {
+        return (0.0, 0.0);
+    };
+    // All visits miss while the caches are cold. Threads beside it may use the same prefetchers: that is left out.
+    let data = demand.lines.iter().filter(|lines| !lines.code);
+    let learned = data.map(|lines| Learned {
+        lines,
+        rate: lines.visits,
+    });
+    let learned: Vec<_> = learned.collect();
+    let of = |cache: &usize| {
+        let prefetchers = &layout.caches[*cache].prefetchers;
+        let times = remembered(prefetchers, layout.line, &learned);
+        let lines = &demand.lines[which];
+        let rate = lines.visits;
+        cover(
+            prefetchers,
+            Learned { lines, rate },
+            layout.line,
+            (&times, 0.0),
+        )
+    };
+    let covers = path[..=step].iter().map(of);
+    let most = covers.max_by(|one, other| one.asked.total_cmp(&other.asked));
+    most.map_or((0.0, 0.0), |most| (most.asked - most.paired, most.paired))
+}
+
 /// What a thread misses in caches that it would find there if it had run for long.
 pub(super) fn cold(
     warmth: &Warmth,
@@ -85,38 +216,61 @@ pub(super) fn cold(
     sharers: &FxHashMap<(usize, Whose), f64>,
 ) -> Vec<Cold> {
     let mut all = Vec::new();
-    for kept in run.speed.fate.kept.iter().filter(|kept| kept.hits > 0.0) {
-        let costs = run
-            .speed
-            .costs
-            .iter()
-            .find(|(cache, ..)| *cache == kept.cache);
-        let Some((_, data, code)) = costs else {
+    // Of the lines of the caches before, on the same path.
+    let (mut path, mut had) = (None, 0.0_f64);
+    for at in steady(layout, run) {
+        let lines = &run.asked.demand.lines[at.which];
+        let whose = whose(run, at.which);
+        let is_tlb = at.cache >= layout.caches.len();
+        if path != Some((at.which, is_tlb)) {
+            (path, had) = (Some((at.which, is_tlb)), 0.0);
+        }
+        let part = match at.keeps > 0.0 {
+            true => (warmth.lines(at.cache, whose) / at.keeps).min(1.0),
+            false => 0.0,
+        };
+        had = had.max(part * at.full);
+        let named = layout.counterpart(at.cache, run.pu, run.like);
+        let mut costs = run.speed.costs.iter();
+        let Some(cost) = costs.find(|cost| cost.cache == named) else {
             continue;
         };
-        let lines = &run.asked.demand.lines[kept.which];
-        let is_code = lines.code;
-        let whose = whose(run, kept.which);
-        let sharers = sharers.get(&(kept.cache, whose)).copied().unwrap_or(1.0);
-        let cold = Cold {
-            all: lines_of(kept) / sharers,
-            had: warmth.lines(kept.cache, whose).min(kept.lines) / sharers,
-            cache: kept.cache,
+        let sharers = sharers.get(&(at.cache, whose)).copied().unwrap_or(1.0);
+        let mut cold = Cold {
+            all: at.all / sharers,
+            had: had / sharers,
+            cache: at.cache,
             whose,
-            code: is_code,
-            full: kept.lines / sharers,
+            code: lines.code,
+            full: at.full / sharers,
+            keeps: at.keeps,
             in_order: lines.reuse.in_order(),
-            within: lines_of(kept) / sharers / (kept.hits + kept.misses),
+            asked: 0.0,
+            paired: 0.0,
+            within: at.within / sharers,
             sharers,
             passed: 0.0,
-            last: is_last(layout, run, kept.cache, is_code),
-            cost: match is_code {
-                true => *code,
-                false => prefetched(layout, run, kept.cache, lines, *data),
+            last: at.last,
+            cost: match (lines.code, lines.reuse.in_order()) {
+                (true, _) => [cost.code; PARTS],
+                (_, true) => {
+                    let most = cost.data[PARTS - 1];
+                    [prefetched(layout, run, at.cache, lines, most); PARTS]
+                }
+                _ => cost.data,
             },
+            spans: Vec::new(),
         };
-        if cold.left() * cold.cost >= NEGLIGIBLE * cold.within && cold.left() > 0.5 {
-            all.push(cold);
+        if !cold.costs_less(NEGLIGIBLE) && cold.left() > 0.5 {
+            if !cold.in_order && !lines.code && !is_tlb {
+                (cold.asked, cold.paired) = asked(layout, run, at.cache, at.which);
+            }
+            if cold.last {
+                // However many misses overlap, the memory brings one line after the other.
+                let least = cold.lines_of_a_miss() * layout.service;
+                cold.cost = cold.cost.map(|cost| cost.max(least));
+            }
+            all.push(cold.prepared());
         }
     }
     all

@@ -7,7 +7,7 @@ use super::{
     homes::Homes,
     layout::Layout,
     own_ports::OwnPorts,
-    play::{InQueues, Played, play},
+    play::{InQueues, Played, Purpose, play},
     recorded,
     running::Running,
     seats::{Seat, Seats, contexts},
@@ -155,8 +155,9 @@ impl Knowledge {
         })
     }
 
-    /// The speeds of threads on all PUs; meaningless for PUs without.
-    pub(super) fn speeds(&self, on_pus: &[Option<Arc<Asked>>]) -> Vec<Arc<Speed>> {
+    /// The speeds of threads on all PUs; meaningless for PUs without. Of each, also the PU that stood for its own: the speed
+    /// names the caches of that one.
+    pub(super) fn speeds(&self, on_pus: &[Option<Arc<Asked>>]) -> Vec<(Arc<Speed>, usize)> {
         let packed = |pu: u32| {
             on_pus[pu as usize]
                 .as_ref()
@@ -172,9 +173,9 @@ impl Knowledge {
             let solved = self.solve(&sorted).into_iter().map(Arc::new).collect();
             self.speeds.put(key, solved)
         });
-        let mut speeds = vec![Arc::clone(&known[0]); on_pus.len()];
+        let mut speeds = vec![(Arc::clone(&known[0]), 0); on_pus.len()];
         for (place, pu) in order.iter().enumerate() {
-            speeds[*pu as usize] = Arc::clone(&known[place]);
+            speeds[*pu as usize] = (Arc::clone(&known[place]), place);
         }
         speeds
     }
@@ -288,18 +289,24 @@ impl Knowledge {
             in_queues: vec![InQueues::default(); seats.len()],
             seats,
         };
-        let mut apart = f64::INFINITY;
+        let speeds =
+            |settled: &[Speed]| -> Vec<f64> { settled.iter().map(|speed| speed.running).collect() };
+        let settle =
+            |seats: &Seats| settle(&self.machine, &self.layout, std::slice::from_ref(seats));
+        let mut settled = settle(&seats);
+        let mut apart = 0.0;
         for _ in 0..ROUNDS {
-            let settled = settle(&self.machine, &self.layout, std::slice::from_ref(&seats));
-            let speeds: Vec<f64> = settled.iter().map(|speed| speed.running).collect();
             let played = self.played(&mut seats, &settled);
-            apart = farthest(&speeds, &played);
-            let found = seats.corrections.iter().zip(speeds.iter().zip(&played));
+            let found = seats.corrections.iter().zip(settled.iter().zip(&played));
             seats.corrections = found
-                .map(|(before, (speed, played))| before * played / speed)
+                .map(|(before, (speed, played))| before * played / speed.running)
                 .collect();
             self.level(&mut seats);
-            seats.guesses = speeds;
+            let before = farthest(&speeds(&settled), &played);
+            seats.guesses = speeds(&settled);
+            // A correction holds for the delays with which it was found: with others the formula may settle elsewhere.
+            settled = settle(&seats);
+            apart = before.max(farthest(&speeds(&settled), &played));
         }
         if apart > APART {
             self.correct_carefully(&mut seats);
@@ -383,7 +390,8 @@ impl Knowledge {
             .map(|(seat, speed)| (seat.pu, &seat.asked.demand, &speed.fate))
             .collect();
         let ports = OwnPorts::new(&self.layout, seats.core, &threads);
-        let played = play(kind, &members, &contexts, self.layout.line, &ports);
+        let line = self.layout.line;
+        let played = play(kind, &members, &contexts, line, &ports, Purpose::Speed);
         seats.in_queues = played.iter().map(|played| played.in_queues).collect();
         let speed = |played: &Played| 1.0 / (played.cycles * cycle);
         played.iter().map(speed).collect()

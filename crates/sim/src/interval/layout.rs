@@ -172,6 +172,21 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// The cache, or TLB behind those, on the path of one PU that has the place of this one on the path of another, alike PU.
+    pub fn counterpart(&self, cache: usize, of: usize, on: usize) -> usize {
+        let (of, on) = (&self.pus[of], &self.pus[on]);
+        if cache >= self.caches.len() {
+            return self.caches.len() + on.tlb;
+        }
+        let paths = [(&of.data, &on.data), (&of.fetch, &on.fetch)];
+        let mut places = paths
+            .into_iter()
+            .filter_map(|(of, on)| Some(on[of.iter().position(|its| *its == cache)?]));
+        places.next().unwrap_or(cache)
+    }
+}
+
 /// Gives the same number to cores of one kind and node that share the same caches with others, and whose own caches are
 /// alike.
 fn alike(machine: &MachineModel, caches: &[CacheAt], pus: &[PuUses]) -> Vec<usize> {

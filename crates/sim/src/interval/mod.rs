@@ -47,7 +47,7 @@ use crate::{
 };
 pub use knowledge::Knowledge;
 
-use cold::{cold, keep_warm, whose};
+use cold::{arrive, cold, count_sharers, fill, keep_warm};
 use demand::{Asked, Class};
 use homes::Homes;
 use owner::Owner;
@@ -71,6 +71,8 @@ struct Run {
     /// Part of the next instruction that is done.
     begun: f64,
     speed: Arc<Speed>,
+    /// The PU whose caches the speed names.
+    like: usize,
     cold: Vec<Cold>,
 }
 
@@ -154,7 +156,7 @@ impl IntervalLevel {
             return;
         }
         for run in self.runs.iter().flatten() {
-            keep_warm(&mut self.warmth, run);
+            keep_warm(&mut self.warmth, &self.known.layout, run);
         }
         if std::mem::take(&mut self.moved_in) {
             for run in self.runs.iter_mut().flatten() {
@@ -173,12 +175,9 @@ impl IntervalLevel {
         let mut sharers: FxHashMap<(usize, Whose), f64> = FxHashMap::default();
         for (run, speed) in self.runs.iter_mut().zip(speeds) {
             let Some(run) = run else { continue };
-            run.speed = speed;
-            for kept in run.speed.fate.kept.iter().filter(|kept| kept.hits > 0.0) {
-                *sharers
-                    .entry((kept.cache, whose(run, kept.which)))
-                    .or_default() += 1.0;
-            }
+            (run.speed, run.like) = speed;
+            arrive(&mut self.warmth, &self.known.layout, run);
+            count_sharers(&self.known.layout, run, &mut sharers);
         }
         for run in self.runs.iter_mut().flatten() {
             run.cold = cold(&self.warmth, &self.known.layout, run, &sharers);
@@ -204,8 +203,10 @@ impl IntervalLevel {
             let here = (to - self.now) as f64
                 / mean_cycle(&self.known.machine, self.known.layout.pus[pu].core);
             self.tallies[pu].add(done, whole as u64, here, demand, &run.speed);
+            let layout = &self.known.layout;
             for kept in &run.speed.fate.kept {
-                self.warmth.take_in(kept.cache, kept.misses * done, ways);
+                let cache = layout.counterpart(kept.cache, run.like, run.pu);
+                self.warmth.take_in(cache, kept.misses * done, ways);
             }
             for (which, lines) in demand.lines.iter().enumerate() {
                 if lines.written > 0.0 && lines.owner == Owner::Thread {
@@ -225,21 +226,21 @@ impl IntervalLevel {
                 }
             }
             for cold in &mut run.cold {
-                let brought = cold.brought(done);
+                let (missed, brought) = (cold.missed(done), cold.brought(done));
                 cold.passed += done;
                 self.warmth.take_in(cold.cache, brought, ways);
                 let caches = &self.known.layout.caches;
                 let level = caches.get(cold.cache).map(|at| at.level);
-                self.tallies[pu].bring(level, cold.code, brought);
+                self.tallies[pu].bring(level, cold.code, missed);
                 if cold.last {
                     self.tallies[pu].transfer(brought);
                 }
             }
-            let negligible = |cold: &Cold| cold.left() * cold.cost < NEGLIGIBLE * cold.within;
+            let negligible = |cold: &Cold| cold.costs_less(NEGLIGIBLE);
             if run.cold.iter().any(negligible) {
                 for cold in run.cold.extract_if(.., |cold| negligible(cold)) {
                     self.warmth
-                        .remember(cold.cache, cold.whose, cold.full * cold.sharers, ways);
+                        .remember(cold.cache, cold.whose, cold.keeps, ways);
                 }
             }
         }
@@ -273,7 +274,7 @@ fn settle_down(homes: &mut Vec<Option<usize>>, run: &Run) {
 impl Processor for IntervalLevel {
     fn assign(&mut self, pu: usize, thread: Option<u32>, at: Ps, threads: &mut [Thread]) {
         if let Some(before) = self.runs[pu].take() {
-            keep_warm(&mut self.warmth, &before);
+            keep_warm(&mut self.warmth, &self.known.layout, &before);
             threads[before.thread as usize].set_begun(before.begun);
         }
         self.stale = true;
@@ -288,6 +289,7 @@ impl Processor for IntervalLevel {
             from: at.max(self.now),
             begun: threads[index as usize].begun(),
             speed: Arc::default(),
+            like: pu,
             cold: Vec::new(),
         });
     }
@@ -319,7 +321,7 @@ impl Processor for IntervalLevel {
         self.warmth.confine(caches.map(|at| at.shape.ways));
         for run in self.runs.iter_mut().flatten() {
             if run.thread == index {
-                keep_warm(&mut self.warmth, run);
+                keep_warm(&mut self.warmth, &self.known.layout, run);
                 let class = Class {
                     ways: thread.ways,
                     ..run.asked.class
@@ -334,7 +336,7 @@ impl Processor for IntervalLevel {
         self.refresh();
         for run in self.runs.iter_mut().flatten() {
             run.cold.clear();
-            keep_warm(&mut self.warmth, run);
+            fill(&mut self.warmth, &self.known.layout, run);
         }
     }
 
@@ -355,7 +357,7 @@ impl Processor for IntervalLevel {
         for context in 0..self.runs.len() {
             let over = |run: &mut Run| threads[run.thread as usize].left() == Some(0);
             if let Some(run) = self.runs[context].take_if(over) {
-                keep_warm(&mut self.warmth, &run);
+                keep_warm(&mut self.warmth, &self.known.layout, &run);
                 self.stale = true;
                 finished.push(Finished {
                     thread: run.thread,

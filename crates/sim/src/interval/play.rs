@@ -12,7 +12,7 @@ use crate::{
     core::{Core, Supply},
     counters::Counters,
     memory::{Access, Channel, Hierarchy},
-    model::{CoreKind, Op, QUEUES, Queue, QueueSharing},
+    model::{CoreKind, Op, QUEUES},
     stream::{Instruction, Random},
     units::Ps,
 };
@@ -28,8 +28,9 @@ const EVENTS: f64 = 400.0;
 /// A delay matters if it takes this part of a cycle of each instruction, were nothing of it hidden.
 const MATTERS: f64 = 0.05;
 
-/// Runs are this many times as long where contexts share a queue: which of them holds most of its entries changes at
-/// random, and may stay the same for thousands of cycles.
+/// Runs for comparisons are this many times as long where a core has queues: which context holds most entries of one that
+/// they share changes at random, and may stay the same for thousands of cycles. What fills the queue of a single thread are
+/// instructions that happen to follow each other.
 const LONGER: u64 = 8;
 
 /// This many draws in a row meet each part of the probabilities equally often, in random order.
@@ -367,6 +368,15 @@ impl InQueues {
     }
 }
 
+/// What a run is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The difference that delays make to the same instructions.
+    Difference,
+    /// How fast threads are.
+    Speed,
+}
+
 /// Plays threads on these contexts of a core whose clock never stops.
 pub(super) fn play<'m>(
     kind: &CoreKind,
@@ -374,6 +384,7 @@ pub(super) fn play<'m>(
     contexts: &[usize],
     line: f64,
     ports: &OwnPorts,
+    purpose: Purpose,
 ) -> Vec<Played> {
     let steady = (kind.duty < 1.0).then(|| CoreKind {
         duty: 1.0,
@@ -413,8 +424,7 @@ pub(super) fn play<'m>(
         let first = at * demand.sample.len() / members.len();
         Sample::new(&demand.sample, first, delays, part(at))
     };
-    let is_shared = |queue: &Queue| queue.sharing == QueueSharing::Shared;
-    let longer = members.len() > 1 && kind.queues.iter().any(is_shared);
+    let longer = purpose == Purpose::Speed && !kind.queues.is_empty();
     let mut streams = Samples {
         streams: members.iter().enumerate().map(sampled).collect(),
         line_bits,

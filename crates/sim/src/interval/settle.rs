@@ -16,6 +16,7 @@ use super::{
     traffic::Traffic,
     under_way::under_way,
     wait::Wait,
+    warmth::PARTS,
 };
 use crate::model::{MachineModel, Op, PuUses};
 
@@ -54,8 +55,18 @@ pub(super) struct Speed {
     pub fp_busy: f64,
     /// What it holds of the core's queues.
     pub in_queues: InQueues,
-    /// What a miss of each cache costs it: picoseconds for data and for code, by cache, with the stops of the clock.
-    pub costs: Vec<(usize, f64, f64)>,
+    /// What a miss of each cache, or TLB behind those, costs it, with the stops of the clock.
+    pub costs: Vec<Cost>,
+}
+
+/// What a miss of a cache or TLB costs a thread, in picoseconds.
+#[derive(Debug, Clone)]
+pub(super) struct Cost {
+    pub cache: usize,
+    /// Of data, by the part of its lines that are missing: the more, the more misses hide each other. The n-th is for a part
+    /// from n to n + 1 of [`PARTS`].
+    pub data: [f64; PARTS],
+    pub code: f64,
 }
 
 /// Picoseconds of a cycle of a core while its clock runs.
@@ -240,15 +251,14 @@ fn wait_for_prefetched(
 
 /// What a miss of each cache costs a thread: of its loads by one instruction, hidden as far as it hides them, since
 /// nothing waits for stores; and of its code.
-fn costs(
-    layout: &Layout,
-    seat: &Seat,
-    fate: &Fate,
-    wait: &Wait,
-    speed: f64,
-) -> Vec<(usize, f64, f64)> {
+fn costs(layout: &Layout, seat: &Seat, fate: &Fate, wait: &Wait, speed: f64) -> Vec<Cost> {
     let at = &layout.pus[seat.pu];
-    let loads = seat.asked.demand.loads();
+    let demand = &seat.asked.demand;
+    let loads = demand.loads();
+    // All visits to lines miss if all are missing.
+    let visits = demand.lines.iter().filter(|lines| !lines.code);
+    let visits: f64 = visits.map(|lines| lines.visits).sum();
+    let first = visits / demand.accesses().max(1e-30);
     let delays = delays(
         layout,
         seat.pu,
@@ -257,19 +267,35 @@ fn costs(
         wait,
         Pace::of(seat, speed),
     );
-    let mut costs: Vec<(usize, f64, f64)> = Vec::with_capacity(at.data.len() + at.fetch.len() + 1);
+    let mut costs: Vec<Cost> = Vec::with_capacity(at.data.len() + at.fetch.len() + 1);
     for (step, cache) in at.data.iter().enumerate() {
-        costs.push((*cache, loads * seat.alone.further(&delays, step), 0.0));
+        let of = |part: usize| {
+            let share = first * (part as f64 + 0.5) / PARTS as f64;
+            loads * seat.alone.further(&delays, step, share)
+        };
+        costs.push(Cost {
+            cache: *cache,
+            data: std::array::from_fn(of),
+            code: 0.0,
+        });
     }
     let memory = own_memory(layout, seat.pu, &seat.asked, wait);
     let walk = loads * seat.alone.exposed_walk * delays.walk.time;
     for (cache, cost) in steps(layout, &at.fetch, memory, wait) {
-        match costs.iter_mut().find(|(known, ..)| *known == cache) {
-            Some((_, _, of_code)) => *of_code = cost,
-            None => costs.push((cache, 0.0, cost)),
+        match costs.iter_mut().find(|known| known.cache == cache) {
+            Some(known) => known.code = cost,
+            None => costs.push(Cost {
+                cache,
+                data: [0.0; PARTS],
+                code: cost,
+            }),
         }
     }
-    costs.push((layout.caches.len() + at.tlb, walk, 0.0));
+    costs.push(Cost {
+        cache: layout.caches.len() + at.tlb,
+        data: [walk; PARTS],
+        code: 0.0,
+    });
     costs
 }
 
@@ -408,8 +434,9 @@ fn iterate(
     let seats = seats.iter().zip(last.into_iter().zip(speeds));
     for ((result, left), (seat, (fate, speed))) in result.iter_mut().zip(left).zip(seats) {
         result.costs = costs(layout, seat, &fate, &result.wait, speed);
-        for (_, data, code) in &mut result.costs {
-            (*data, *code) = (*data / left, *code / left);
+        for cost in &mut result.costs {
+            let all = cost.data.iter_mut().chain([&mut cost.code]);
+            all.for_each(|cost| *cost /= left);
         }
         result.fate = fate;
         result.running = speed;

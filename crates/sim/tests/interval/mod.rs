@@ -1,5 +1,6 @@
 //! The interval level: what must hold whatever is simulated, and where it must agree with the cycle level.
 
+mod cold;
 mod cores;
 mod prefetch;
 mod queueing;
