@@ -108,13 +108,15 @@ bench: build examples
 	$(CARGO) run --release -p perch-bench
 
 # With a seed that nothing was developed with.
-FIDELITY = $(PERCH) lab fidelity --seed 2911 --json
+FIDELITY = $(PERCH) lab fidelity --seed 3313 --json
 
 fidelity: build
 	$(FIDELITY) --workloads 4 --placements 4 > $(TARGET)/fidelity.json
 	$(FIDELITY) --cold -m cmt-4x4,amd-bulldozer,smt2-zen,numa-2 --threads 2,8 --workloads 3 --placements 3 \
 	  > $(TARGET)/fidelity-cold.json
-	mv $(TARGET)/fidelity.json $(TARGET)/fidelity-cold.json docs/results/
+	$(FIDELITY) -m cmt-4x4,cmt-16x8,smt2-zen,numa-2,ibm-power7-smt2,ibm-power7-smt4 --threads pus --workloads 3 \
+	  --placements 3 > $(TARGET)/fidelity-full.json
+	mv $(TARGET)/fidelity.json $(TARGET)/fidelity-cold.json $(TARGET)/fidelity-full.json docs/results/
 	$(CARGO) run --release -p perch-lab --example pages
 
 validation: build

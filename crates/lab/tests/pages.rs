@@ -114,7 +114,7 @@ fn kept_validations_are_what_comes_out() {
 #[test]
 fn long_tables_are_those_of_this_simulator() {
     let levels = fingerprint::of_levels().unwrap();
-    for name in ["fidelity", "fidelity-cold"] {
+    for name in ["fidelity", "fidelity-cold", "fidelity-full"] {
         let kept =
             kept::fidelity(name, &docs().join("results")).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(
