@@ -3,15 +3,19 @@
 use super::{
     NEGLIGIBLE, Run,
     demand::Lines,
+    filling::{Cold, PARTS},
     layout::Layout,
     owner::Owner,
     prefetch::{Learned, cover, remembered},
-    warmth::{Cold, PARTS, Warmth, Whose},
+    warmth::{Warmth, Whose},
 };
 use rustc_hash::FxHashMap;
 
+/// If fewer visits than this part miss the caches so far, the next ones keep no lines because of them.
+const PASSING: f64 = 1e-3;
+
 /// Lines of one sort in one cache of a thread's path, or pages in its TLB.
-struct At {
+pub(super) struct Holding {
     which: usize,
     cache: usize,
     /// All there are.
@@ -29,7 +33,7 @@ struct At {
 }
 
 /// All that a thread has in caches and TLBs when it has run for long, along its path.
-fn steady(layout: &Layout, run: &Run) -> Vec<At> {
+pub(super) fn holdings(layout: &Layout, run: &Run) -> Vec<Holding> {
     let fate = &run.speed.fate;
     let find = |cache: usize, which: usize| {
         let cache = layout.counterpart(cache, run.pu, run.like);
@@ -52,7 +56,7 @@ fn steady(layout: &Layout, run: &Run) -> Vec<At> {
                 missed = (kept.misses / lines.visits).min(missed);
             }
             let full = lines.lines * (1.0 - missed);
-            found.push(At {
+            found.push(Holding {
                 which,
                 cache: *cache,
                 all: lines.lines,
@@ -68,7 +72,7 @@ fn steady(layout: &Layout, run: &Run) -> Vec<At> {
     for kept in &fate.kept {
         if kept.cache >= layout.caches.len() && kept.hits > 0.0 {
             let all = kept.lines * (kept.hits + kept.misses) / kept.hits;
-            found.push(At {
+            found.push(Holding {
                 which: kept.which,
                 cache: layout.counterpart(kept.cache, run.like, run.pu),
                 all,
@@ -83,11 +87,8 @@ fn steady(layout: &Layout, run: &Run) -> Vec<At> {
     found
 }
 
-/// If fewer visits than this part miss the caches so far, none of the others keeps lines because of them.
-const PASSING: f64 = 1e-3;
-
 /// Whose lines a thread visits, and which they are.
-pub(super) fn whose(run: &Run, which: usize) -> Whose {
+fn whose(run: &Run, which: usize) -> Whose {
     match &run.asked.demand.lines[which].owner {
         Owner::Thread => Whose::Thread(run.thread, which),
         shared => Whose::Shared(*shared),
@@ -95,53 +96,42 @@ pub(super) fn whose(run: &Run, which: usize) -> Whose {
 }
 
 /// Remembers what a thread has in caches.
-pub(super) fn keep_warm(warmth: &mut Warmth, layout: &Layout, run: &Run) {
-    // Nothing is known yet of one that has only just come.
-    if run.speed.fate.kept.is_empty() {
-        return;
-    }
+pub(super) fn keep_warm(warmth: &mut Warmth, run: &Run) {
     let ways = run.asked.class.ways;
-    for at in steady(layout, run) {
-        let whose = whose(run, at.which);
+    for its in &run.holdings {
+        let whose = whose(run, its.which);
         let mut cold = run.cold.iter();
-        let cold = cold.find(|cold| cold.cache == at.cache && cold.whose == whose);
+        let cold = cold.find(|cold| cold.cache == its.cache && cold.whose == whose);
         match cold {
-            Some(cold) => warmth.remember(at.cache, whose, cold.there(), ways),
-            None if at.visited => warmth.remember(at.cache, whose, at.keeps, ways),
-            None => warmth.stays(at.cache, whose),
+            Some(cold) => warmth.remember(its.cache, whose, cold.there(), ways),
+            None if its.visited => warmth.remember(its.cache, whose, its.keeps, ways),
+            None => warmth.stays(its.cache, whose),
         }
     }
 }
 
 /// Takes away from caches what was written elsewhere until now: what a thread writes from now on stays in those that it uses.
-pub(super) fn arrive(warmth: &mut Warmth, layout: &Layout, run: &Run) {
-    for at in steady(layout, run).iter().filter(|at| !at.visited) {
-        let whose = whose(run, at.which);
-        let there = warmth.lines(at.cache, whose);
-        warmth.remember(at.cache, whose, there, run.asked.class.ways);
+pub(super) fn arrive(warmth: &mut Warmth, run: &Run) {
+    for its in run.holdings.iter().filter(|its| !its.visited) {
+        let whose = whose(run, its.which);
+        let there = warmth.lines(its.cache, whose);
+        warmth.remember(its.cache, whose, there, run.asked.class.ways);
     }
 }
 
 /// Remembers all that a thread would have in caches if it had run for long.
-pub(super) fn fill(warmth: &mut Warmth, layout: &Layout, run: &Run) {
-    for at in steady(layout, run) {
-        warmth.remember(
-            at.cache,
-            whose(run, at.which),
-            at.keeps,
-            run.asked.class.ways,
-        );
+pub(super) fn fill(warmth: &mut Warmth, run: &Run) {
+    for its in &run.holdings {
+        let whose = whose(run, its.which);
+        warmth.remember(its.cache, whose, its.keeps, run.asked.class.ways);
     }
 }
 
 /// Counts the threads that share lines: they bring them for each other.
-pub(super) fn count_sharers(
-    layout: &Layout,
-    run: &Run,
-    sharers: &mut FxHashMap<(usize, Whose), f64>,
-) {
-    for at in steady(layout, run).iter().filter(|at| at.full > 0.0) {
-        *sharers.entry((at.cache, whose(run, at.which))).or_default() += 1.0;
+pub(super) fn count_sharers(run: &Run, sharers: &mut FxHashMap<(usize, Whose), f64>) {
+    for its in run.holdings.iter().filter(|its| its.full > 0.0) {
+        let whose = whose(run, its.which);
+        *sharers.entry((its.cache, whose)).or_default() += 1.0;
     }
 }
 
@@ -218,7 +208,7 @@ pub(super) fn cold(
     let mut all = Vec::new();
     // Of the lines of the caches before, on the same path.
     let (mut path, mut had) = (None, 0.0_f64);
-    for at in steady(layout, run) {
+    for at in &run.holdings {
         let lines = &run.asked.demand.lines[at.which];
         let whose = whose(run, at.which);
         let is_tlb = at.cache >= layout.caches.len();

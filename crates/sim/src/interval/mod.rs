@@ -1,9 +1,9 @@
 //! The interval level: between two events of the operating system every thread goes on at a steady speed, which is
 //! solved for once for each combination of mixes and remembered.
 //!
-//! What threads take from each other is modelled resource by resource: pipelines ([`play`], [`alone`],
-//! [`contention`]), caches and TLBs
-//! ([`reuse`], [`eviction`], [`traffic`]), memory's channels, and cold caches after a move or a switch ([`warmth`]).
+//! What threads take from each other is modelled resource by resource: pipelines ([`play`], [`alone`], [`contention`]),
+//! caches and TLBs ([`reuse`], [`eviction`], [`traffic`]), memory's channels, and cold caches after a move or a switch
+//! ([`warmth`], [`cold`], [`filling`]).
 //! Each file names the sources of its formulas; `docs/fidelity.md` says how far they are from the cycle level.
 
 mod alone;
@@ -14,6 +14,7 @@ mod delays;
 mod demand;
 mod eviction;
 mod fate;
+mod filling;
 mod homes;
 mod knowledge;
 mod known;
@@ -47,8 +48,9 @@ use crate::{
 };
 pub use knowledge::Knowledge;
 
-use cold::{arrive, cold, count_sharers, fill, keep_warm};
+use cold::{Holding, arrive, cold, count_sharers, fill, holdings, keep_warm};
 use demand::{Asked, Class};
+use filling::{Cold, done_in, time_of};
 use homes::Homes;
 use owner::Owner;
 use rustc_hash::FxHashMap;
@@ -56,7 +58,7 @@ use settle::{Speed, mean_cycle};
 use shared::Regions;
 use std::{collections::BTreeMap, sync::Arc};
 use tally::Tally;
-use warmth::{Cold, Warmth, Whose, done_in, time_of};
+use warmth::{Warmth, Whose};
 
 /// Missing lines that cost less than this part of a picosecond an instruction are taken as there.
 const NEGLIGIBLE: f64 = 1e-3;
@@ -73,6 +75,8 @@ struct Run {
     speed: Arc<Speed>,
     /// The PU whose caches the speed names.
     like: usize,
+    /// What it has in caches after a long time at this speed; nothing while the speed is not known yet.
+    holdings: Vec<Holding>,
     cold: Vec<Cold>,
 }
 
@@ -156,7 +160,7 @@ impl IntervalLevel {
             return;
         }
         for run in self.runs.iter().flatten() {
-            keep_warm(&mut self.warmth, &self.known.layout, run);
+            keep_warm(&mut self.warmth, run);
         }
         if std::mem::take(&mut self.moved_in) {
             for run in self.runs.iter_mut().flatten() {
@@ -176,8 +180,9 @@ impl IntervalLevel {
         for (run, speed) in self.runs.iter_mut().zip(speeds) {
             let Some(run) = run else { continue };
             (run.speed, run.like) = speed;
-            arrive(&mut self.warmth, &self.known.layout, run);
-            count_sharers(&self.known.layout, run, &mut sharers);
+            run.holdings = holdings(&self.known.layout, run);
+            arrive(&mut self.warmth, run);
+            count_sharers(run, &mut sharers);
         }
         for run in self.runs.iter_mut().flatten() {
             run.cold = cold(&self.warmth, &self.known.layout, run, &sharers);
@@ -274,7 +279,7 @@ fn settle_down(homes: &mut Vec<Option<usize>>, run: &Run) {
 impl Processor for IntervalLevel {
     fn assign(&mut self, pu: usize, thread: Option<u32>, at: Ps, threads: &mut [Thread]) {
         if let Some(before) = self.runs[pu].take() {
-            keep_warm(&mut self.warmth, &self.known.layout, &before);
+            keep_warm(&mut self.warmth, &before);
             threads[before.thread as usize].set_begun(before.begun);
         }
         self.stale = true;
@@ -290,6 +295,7 @@ impl Processor for IntervalLevel {
             begun: threads[index as usize].begun(),
             speed: Arc::default(),
             like: pu,
+            holdings: Vec::new(),
             cold: Vec::new(),
         });
     }
@@ -321,7 +327,7 @@ impl Processor for IntervalLevel {
         self.warmth.confine(caches.map(|at| at.shape.ways));
         for run in self.runs.iter_mut().flatten() {
             if run.thread == index {
-                keep_warm(&mut self.warmth, &self.known.layout, run);
+                keep_warm(&mut self.warmth, run);
                 let class = Class {
                     ways: thread.ways,
                     ..run.asked.class
@@ -336,7 +342,7 @@ impl Processor for IntervalLevel {
         self.refresh();
         for run in self.runs.iter_mut().flatten() {
             run.cold.clear();
-            fill(&mut self.warmth, &self.known.layout, run);
+            fill(&mut self.warmth, run);
         }
     }
 
@@ -357,7 +363,7 @@ impl Processor for IntervalLevel {
         for context in 0..self.runs.len() {
             let over = |run: &mut Run| threads[run.thread as usize].left() == Some(0);
             if let Some(run) = self.runs[context].take_if(over) {
-                keep_warm(&mut self.warmth, &self.known.layout, &run);
+                keep_warm(&mut self.warmth, &run);
                 self.stale = true;
                 finished.push(Finished {
                     thread: run.thread,

@@ -7,6 +7,7 @@ use super::{
     delays::{Delay, Delays, Sort},
     demand::{Asked, Lines},
     fate::{Fate, Prefetched},
+    filling::PARTS,
     homes::Home,
     layout::Layout,
     play::InQueues,
@@ -16,7 +17,6 @@ use super::{
     traffic::Traffic,
     under_way::under_way,
     wait::Wait,
-    warmth::PARTS,
 };
 use crate::model::{MachineModel, Op, PuUses};
 

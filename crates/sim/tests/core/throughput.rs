@@ -1,17 +1,14 @@
 //! What a core executes: how its contexts share slots, units, queues and misses.
 
-use super::{ALL, kind, threads};
+use super::kind;
 use perch_sim::{
     core::{Core, Supply},
     counters::Counters,
     memory::{Access, Hierarchy},
-    model::{
-        CoreKind, Latency, Multithreading, Op, Partition, Queue, QueueSharing, UnitPool, Until,
-    },
+    model::{CoreKind, Latency, Multithreading, Op, Queue, QueueSharing, UnitPool, Until},
     stream::Instruction,
     units::Ps,
 };
-use proptest::prelude::*;
 
 /// Threads that execute operations over and over, each of which depends on the one so far back (0: on none); each access
 /// is to a line of its own.
@@ -68,17 +65,17 @@ impl Hierarchy for Far {
 }
 
 /// So long that what is in flight at the end hardly counts.
-const CYCLES: u64 = 1_000_000;
+pub const CYCLES: u64 = 1_000_000;
 
 /// Instructions of each context in [`CYCLES`], with misses of 100 cycles. Only the first thread's operations depend on each
 /// other.
-fn executed(kind: &CoreKind, ops: &[Op], depends: u16) -> Vec<u64> {
+pub fn executed(kind: &CoreKind, ops: &[Op], depends: u16) -> Vec<u64> {
     let of = |context| (ops.to_vec(), if context == 0 { depends } else { 0 });
     executed_of(kind, (0..kind.contexts).map(of).collect())
 }
 
 /// The same for a thread on each context, with what it executes and how far back each of its operations depends.
-fn executed_of(kind: &CoreKind, threads: Vec<(Vec<Op>, u16)>) -> Vec<u64> {
+pub fn executed_of(kind: &CoreKind, threads: Vec<(Vec<Op>, u16)>) -> Vec<u64> {
     let mut core = Core::new(0, kind);
     let cycle = core.cycle_time();
     let contexts = threads.len();
@@ -92,7 +89,7 @@ fn executed_of(kind: &CoreKind, threads: Vec<(Vec<Op>, u16)>) -> Vec<u64> {
     (0..contexts).map(of).collect()
 }
 
-fn queue(ops: &[Op], entries: u32, sharing: QueueSharing, until: Until) -> Queue {
+pub fn queue(ops: &[Op], entries: u32, sharing: QueueSharing, until: Until) -> Queue {
     Queue {
         name: "queue".into(),
         number: 0,
@@ -318,130 +315,6 @@ fn an_operation_may_go_to_either_of_two_pools() {
         // Three in four are for both, one only for the second: all four are busy.
         let mixed = rate(&[Op::Store, Op::Alu, Op::Alu, Op::Alu]);
         assert!((mixed - 4.0).abs() < 0.1, "in order: {in_order}, {mixed}");
-    }
-}
-
-/// Two units and four contexts, in halves from three threads on. `fp` has a pool of its own for all of the core.
-fn in_halves(in_order: bool) -> CoreKind {
-    let mut kind = kind(4, Multithreading::Simultaneous, in_order, 64);
-    kind.window_shared = false;
-    kind.partition = Some(Partition {
-        contexts: 2,
-        from: 3,
-    });
-    for pool in &mut kind.units {
-        pool.count = 2;
-        pool.partitioned = !pool.ops.contains(&Op::Fp);
-    }
-    kind
-}
-
-/// Instructions a cycle of threads of these operations on contexts 0, 1, …; none on a context without operations.
-fn rates(kind: &CoreKind, ops: &[&[Op]]) -> Vec<f64> {
-    let of = |ops: &&[Op]| (ops.to_vec(), 0);
-    let executed = executed_of(kind, ops.iter().map(of).collect());
-    let rate = |executed: &u64| *executed as f64 / CYCLES as f64;
-    executed.iter().map(rate).collect()
-}
-
-/// Threads of one half share its unit; a thread that has a half to itself has one unit, no more. With two threads, both have
-/// all units, wherever they are.
-#[test]
-fn a_core_in_parts_divides_units_among_them() {
-    for in_order in [false, true] {
-        let kind = in_halves(in_order);
-        // Of each half: contexts that compete for a unit in program order need not get the same.
-        let halves = |ops: &[&[Op]]| -> Vec<f64> {
-            rates(&kind, ops)
-                .chunks(2)
-                .map(|half| half.iter().sum())
-                .collect()
-        };
-        let close = |found: Vec<f64>, expected: &[f64]| {
-            for (found, expected) in found.iter().zip(expected) {
-                assert!(
-                    (found - expected).abs() < 0.02,
-                    "in order: {in_order}, {found} {expected}"
-                );
-            }
-        };
-        close(halves(&[&[Op::Alu], &[Op::Alu]]), &[2.0]);
-        close(halves(&[&[Op::Alu][..]; 3]), &[1.0, 1.0]);
-        close(halves(&[&[Op::Alu][..]; 4]), &[1.0, 1.0]);
-        // Who has no use for the own half's unit leaves it to the neighbour, but not to the other half.
-        let mixed = [&[Op::Alu][..], &[Op::Fp], &[Op::Alu], &[Op::Alu]];
-        close(rates(&kind, &mixed), &[1.0, 2.0]);
-        // What is not divided belongs to all.
-        let all: f64 = rates(&kind, &[&[Op::Fp][..]; 4]).iter().sum();
-        assert!((all - 2.0).abs() < 0.02, "in order: {in_order}, {all}");
-    }
-}
-
-/// Operations that wait for memory take the entries of their half's queue only.
-#[test]
-fn a_core_in_parts_divides_queues_among_them() {
-    let sibling = |partitioned: bool, of_parts: bool| {
-        let mut kind = in_halves(false);
-        kind.units
-            .iter_mut()
-            .for_each(|pool| pool.partitioned = false);
-        let mut scheduler = queue(&Op::ALL, 32, QueueSharing::Shared, Until::Start);
-        scheduler.partitioned = partitioned;
-        kind.queues = vec![scheduler];
-        // A chain of misses on context 0; the last thread is in the other half, or in the same one.
-        let waiting = (vec![Op::Load], 1);
-        let (idle, fp) = ((vec![Op::Alu], 1), (vec![Op::Fp], 0));
-        let threads = match of_parts {
-            true => vec![waiting, idle.clone(), fp],
-            false => vec![waiting, fp, idle],
-        };
-        let executed = executed_of(&kind, threads);
-        if of_parts { executed[2] } else { executed[1] }
-    };
-    let (own, same, whole) = (
-        sibling(true, true),
-        sibling(true, false),
-        sibling(false, true),
-    );
-    assert!(own > CYCLES * 9 / 10, "{own}");
-    assert!(same < CYCLES / 20, "{same}");
-    assert!(whole < CYCLES / 20, "{whole}");
-}
-
-proptest! {
-    /// Threads that come and go divide the core and put it together again: all instructions are executed once.
-    #[test]
-    fn a_core_falls_into_parts_and_comes_together(
-        steps in proptest::collection::vec((1u64..300, 0usize..4), 1..60),
-        in_order: bool,
-        seed in any::<u64>(),
-    ) {
-        let mut kind = in_halves(in_order);
-        if !in_order {
-            let mut scheduler = queue(&Op::ALL, 16, QueueSharing::Shared, Until::Start);
-            (scheduler.partitioned, scheduler.per_context) = (true, Some(12));
-            kind.queues = vec![scheduler];
-        }
-        let work = vec![2_000; 4];
-        let (mut supply, mut memory) = threads(ALL, work.clone(), seed);
-        let mut core = Core::new(0, &kind);
-        let mut now = 0;
-        let mut on = [false; 4];
-        for (cycles, context) in steps {
-            on[context] = !on[context] && core.thread(context).is_none();
-            let thread = on[context].then_some(context as u32);
-            core.assign(context, thread, now, &mut supply, &mut memory);
-            now += cycles * core.cycle_time();
-            core.run(now, &mut supply, &mut memory, |_| ());
-        }
-        for context in 0..4 {
-            core.assign(context, Some(context as u32), now, &mut supply, &mut memory);
-        }
-        core.run(now + 10_000_000 * core.cycle_time(), &mut supply, &mut memory, |_| ());
-        for (context, work) in work.iter().enumerate() {
-            prop_assert_eq!(core.thread(context), None);
-            prop_assert_eq!(core.take_counters(context).instructions(), *work);
-        }
     }
 }
 
