@@ -3,7 +3,10 @@
 //!
 //! It is made of results, not of sources, so that a change of names or of speed does not make a page stale.
 
-use crate::{experiment::Experiment, random, tournament};
+use crate::{
+    experiment::{self, Experiment},
+    random, run, tournament,
+};
 use perch_sim::{
     config,
     detail::{Detail, Fidelity},
@@ -13,7 +16,7 @@ use perch_sim::{
     system::System,
     workload::WorkloadModel,
 };
-use std::{fmt::Write, sync::Arc};
+use std::{fmt::Write, path::Path, sync::Arc};
 
 /// Cycles of each machine's first kind of core: in the operating system's time, some slices of its scheduler.
 const CYCLES: u64 = 100_000;
@@ -21,6 +24,9 @@ const CYCLES: u64 = 100_000;
 const SCHEDULED: &str = "core2-quad";
 /// Threads on a machine, at most: half as many again as it has PUs.
 const MOST: u32 = 24;
+
+/// Policies at the cycle level: no other file tells what they do there without the interval level.
+const POLICIES: &str = include_str!("../policies.toml");
 
 /// The schedulers of operating systems.
 const SCHEDULERS: [SchedulerKind; 4] = [
@@ -155,7 +161,16 @@ pub fn of_tournament(levels: &State) -> Result<State, String> {
     let mut hash = Hashes::default();
     hash.cycle.update(levels.cycle.as_bytes());
     hash.both.update(levels.both.as_bytes());
-    hash.update(Fidelity::Cycle, placed.as_bytes());
+    // The tournament is of the interval level.
+    hash.update(Fidelity::Interval, placed.as_bytes());
+    let policies = experiment::parse("policies", POLICIES, Path::new("policies.toml"), &|_| {
+        Err("it has no other files".to_owned())
+    });
+    let policies = policies.map_err(|error| error.to_string())?;
+    let results = run(&policies, &mut ()).map_err(|error| error.to_string())?;
+    for measured in &results.measured {
+        hash.update(Fidelity::Cycle, format!("{measured:?};").as_bytes());
+    }
     Ok(hash.finish())
 }
 

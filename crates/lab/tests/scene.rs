@@ -152,7 +152,7 @@ fn threads_that_start_later_have_no_best_placement() {
 #[test]
 fn threads_count_for_the_time_that_they_live() {
     let mut scene = scene("smt2-zen", "phases", 1);
-    scene.time = Duration::from_secs(1);
+    scene.time = Duration::from_millis(1_500);
     let (told, kept, _) = played(&scene, &[DEFAULT], 1);
     assert!(kept[0] > 8, "{kept:?}: it did not start again");
     let result = &told.results[0];
