@@ -33,8 +33,8 @@ fn programs_alone_are_as_the_paper_has_them_alone() {
     };
     near(an_instruction("l2", "fp"), 9.733e-5, 0.1);
     near(an_instruction("l2", "l2c"), 7.134e-3, 0.1);
-    // Instructions a cycle of 2.2 GHz. L2C is 5 % too slow at the cycle level. At the interval level it is 7 % too fast, since
-    // bursts of lines do not wait for each other there (docs/fidelity.md).
+    // Instructions a cycle of 2.2 GHz. L2C is 5 % too slow at the cycle level. At the interval level it is 7 % too fast, as
+    // are other single threads that use much of the bus (docs/fidelity.md).
     near(ours(&results, "base_l2c_inst"), 6.577e9 / 5.0 / 2.2e9, 0.08);
     near(ours(&results, "base_fp_inst"), 8.713e9 / 5.0 / 2.2e9, 0.05);
 }
