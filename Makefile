@@ -33,7 +33,7 @@ help:
 	@echo "make lint      format and clippy"
 	@echo "make accuracy  perch against counted instructions, PROGRAMS=development, held-out or both (writes docs/accuracy.md)"
 	@echo "make bench     perch's own cost against perf stat, and its parts"
-	@echo "make fidelity  how far the simulator's interval level is off (writes docs/fidelity.md; 45 minutes)"
+	@echo "make fidelity  how far the simulator's interval level is off (writes docs/fidelity.md; an hour beside other work)"
 	@echo "make validation  simulated machines beside measurements of the real ones (writes docs/validation.md)"
 	@echo "make results   run all experiments again, for the tables of cmt.md, masa.md and workover.md (an hour or more)"
 	@echo "make fuzz      fuzz every parser of outside bytes (SECONDS=10 each)"

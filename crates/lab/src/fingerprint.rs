@@ -25,7 +25,7 @@ const SCHEDULED: &str = "core2-quad";
 /// Threads on a machine, at most: half as many again as it has PUs.
 const MOST: u32 = 24;
 
-/// Policies at the cycle level: no other file tells what they do there without the interval level.
+/// Policies at the cycle level: the tournament is of the interval level.
 const POLICIES: &str = include_str!("../policies.toml");
 
 /// The schedulers of operating systems.
@@ -161,7 +161,6 @@ pub fn of_tournament(levels: &State) -> Result<State, String> {
     let mut hash = Hashes::default();
     hash.cycle.update(levels.cycle.as_bytes());
     hash.both.update(levels.both.as_bytes());
-    // The tournament is of the interval level.
     hash.update(Fidelity::Interval, placed.as_bytes());
     let policies = experiment::parse("policies", POLICIES, Path::new("policies.toml"), &|_| {
         Err("it has no other files".to_owned())
@@ -169,7 +168,7 @@ pub fn of_tournament(levels: &State) -> Result<State, String> {
     let policies = policies.map_err(|error| error.to_string())?;
     let results = run(&policies, &mut ()).map_err(|error| error.to_string())?;
     for measured in &results.measured {
-        hash.update(Fidelity::Cycle, format!("{measured:?};").as_bytes());
+        hash.update(Fidelity::Cycle, &measured.value.to_le_bytes());
     }
     Ok(hash.finish())
 }

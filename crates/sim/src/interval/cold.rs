@@ -10,6 +10,7 @@ use super::{
     warmth::{Warmth, Whose},
 };
 use rustc_hash::FxHashMap;
+use std::cell::LazyCell;
 
 /// If fewer visits than this part miss the caches so far, the next ones keep no lines because of them.
 const PASSING: f64 = 1e-3;
@@ -166,34 +167,43 @@ fn prefetched(layout: &Layout, run: &Run, cache: usize, lines: &Lines, cost: f64
     (1.0 - best.share) * cost + best.share * run.asked.demand.loads() * late
 }
 
-/// Lines of a set that is visited at random that prefetchers ask for with each that is missed in a cache or one before it:
-/// any, and those that are missing whenever it is.
-fn asked(layout: &Layout, run: &Run, cache: usize, which: usize) -> (f64, f64) {
-    let demand = &run.asked.demand;
-    let path = &layout.pus[run.pu].data;
-    let Some(step) = path.iter().position(|its| *its == cache) else {
-        return (0.0, 0.0);
-    };
-    // All visits miss while the caches are cold. Threads beside it may use the same prefetchers: that is left out.
-    let data = demand.lines.iter().filter(|lines| !lines.code);
-    let learned = data.map(|lines| Learned {
+/// For how long the prefetchers of each cache on the path of a thread's data remember a page while all visits miss, in
+/// instructions. Siblings that use the same prefetchers are left out.
+fn times(layout: &Layout, run: &Run) -> Vec<Vec<f64>> {
+    let lines = run.asked.demand.lines.iter().filter(|lines| !lines.code);
+    let learned = lines.map(|lines| Learned {
         lines,
         rate: lines.visits,
     });
     let learned: Vec<_> = learned.collect();
-    let of = |cache: &usize| {
-        let prefetchers = &layout.caches[*cache].prefetchers;
-        let times = remembered(prefetchers, layout.line, &learned);
-        let lines = &demand.lines[which];
-        let rate = lines.visits;
-        cover(
-            prefetchers,
-            Learned { lines, rate },
-            layout.line,
-            (&times, 0.0),
-        )
+    let path = layout.pus[run.pu].data.iter();
+    let of = |cache: &usize| remembered(&layout.caches[*cache].prefetchers, layout.line, &learned);
+    path.map(of).collect()
+}
+
+/// Lines of a set that is visited at random that prefetchers ask for with each that is missed in a cache or one before it:
+/// any, and those that are missing whenever it is.
+///
+/// `times` is what [`times`] gives.
+fn asked(
+    layout: &Layout,
+    run: &Run,
+    (cache, lines): (usize, &Lines),
+    times: &[Vec<f64>],
+) -> (f64, f64) {
+    let path = &layout.pus[run.pu].data;
+    let Some(step) = path.iter().position(|its| *its == cache) else {
+        return (0.0, 0.0);
     };
-    let covers = path[..=step].iter().map(of);
+    let of = |(cache, times): (&usize, &Vec<f64>)| {
+        let learned = Learned {
+            lines,
+            rate: lines.visits,
+        };
+        let prefetchers = &layout.caches[*cache].prefetchers;
+        cover(prefetchers, learned, layout.line, (times, 0.0))
+    };
+    let covers = path[..=step].iter().zip(times).map(of);
     let most = covers.max_by(|one, other| one.asked.total_cmp(&other.asked));
     most.map_or((0.0, 0.0), |most| (most.asked - most.paired, most.paired))
 }
@@ -206,6 +216,7 @@ pub(super) fn cold(
     sharers: &FxHashMap<(usize, Whose), f64>,
 ) -> Vec<Cold> {
     let mut all = Vec::new();
+    let remember = LazyCell::new(|| times(layout, run));
     // Of the lines of the caches before, on the same path.
     let (mut path, mut had) = (None, 0.0_f64);
     for at in &run.holdings {
@@ -238,7 +249,6 @@ pub(super) fn cold(
             asked: 0.0,
             paired: 0.0,
             within: at.within / sharers,
-            sharers,
             passed: 0.0,
             last: at.last,
             cost: match (lines.code, lines.reuse.in_order()) {
@@ -253,7 +263,7 @@ pub(super) fn cold(
         };
         if !cold.costs_less(NEGLIGIBLE) && cold.left() > 0.5 {
             if !cold.in_order && !lines.code && !is_tlb {
-                (cold.asked, cold.paired) = asked(layout, run, at.cache, at.which);
+                (cold.asked, cold.paired) = asked(layout, run, (at.cache, lines), &remember);
             }
             if cold.last {
                 // However many misses overlap, the memory brings one line after the other.

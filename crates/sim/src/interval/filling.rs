@@ -7,7 +7,7 @@
 
 use super::warmth::Whose;
 
-/// While a cache fills, what a miss costs is constant in each of so many parts.
+/// Steps in which the cost of a miss follows the part of the lines that are missing.
 pub(super) const PARTS: usize = 8;
 
 /// Lines that are missing.
@@ -16,7 +16,8 @@ pub(super) struct Cold {
     pub cache: usize,
     pub whose: Whose,
     pub code: bool,
-    /// How many there are in all.
+    /// How many there are in all. Where N threads share them and bring them together, this and the next two are one thread's
+    /// N-th.
     pub all: f64,
     /// How many the cache and those before it have when nothing is missing.
     pub full: f64,
@@ -34,8 +35,6 @@ pub(super) struct Cold {
     pub within: f64,
     /// Instructions since then.
     pub passed: f64,
-    /// How many threads bring them together just now: the numbers of lines above are one's part.
-    pub sharers: f64,
     /// Whether what misses comes from memory.
     pub last: bool,
     /// What each miss costs, in picoseconds, by the part of all lines that are missing.
@@ -260,7 +259,6 @@ mod tests {
                     paired,
                     within,
                     passed: 0.0,
-                    sharers: 1.0,
                     last: false,
                     // The costlier the fewer are missing, but for those visited in order.
                     cost: std::array::from_fn(|part| match in_order {
@@ -343,7 +341,6 @@ mod tests {
                 paired: f64::from(u8::from(paired)),
                 within: lines,
                 passed: 0.0,
-                sharers: 1.0,
                 last: false,
                 cost: [1.0; PARTS],
                 spans: Vec::new(),

@@ -170,10 +170,9 @@ impl Layout {
             Home::All => row.iter().sum::<f64>() / self.nodes as f64,
         }
     }
-}
 
-impl Layout {
-    /// The cache, or TLB behind those, on the path of one PU that has the place of this one on the path of another, alike PU.
+    /// The cache (or TLB, counted on from there) on the path of PU `on` that has the place of `cache` on the path of `of`, a PU
+    /// of a core that is alike.
     pub fn counterpart(&self, cache: usize, of: usize, on: usize) -> usize {
         let (of, on) = (&self.pus[of], &self.pus[on]);
         if cache >= self.caches.len() {

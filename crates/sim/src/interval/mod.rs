@@ -50,6 +50,7 @@ pub use knowledge::Knowledge;
 
 use cold::{Holding, arrive, cold, count_sharers, fill, holdings, keep_warm};
 use demand::{Asked, Class};
+use fate::Kept;
 use filling::{Cold, done_in, time_of};
 use homes::Homes;
 use owner::Owner;
@@ -75,6 +76,8 @@ struct Run {
     speed: Arc<Speed>,
     /// The PU whose caches the speed names.
     like: usize,
+    /// Misses of each cache of its own, and of its TLB, by one instruction.
+    misses: Vec<(usize, f64)>,
     /// What it has in caches after a long time at this speed; nothing while the speed is not known yet.
     holdings: Vec<Holding>,
     cold: Vec<Cold>,
@@ -180,7 +183,13 @@ impl IntervalLevel {
         for (run, speed) in self.runs.iter_mut().zip(speeds) {
             let Some(run) = run else { continue };
             (run.speed, run.like) = speed;
-            run.holdings = holdings(&self.known.layout, run);
+            let layout = &self.known.layout;
+            let own = |kept: &Kept| {
+                let cache = layout.counterpart(kept.cache, run.like, run.pu);
+                (cache, kept.misses)
+            };
+            run.misses = run.speed.fate.kept.iter().map(own).collect();
+            run.holdings = holdings(layout, run);
             arrive(&mut self.warmth, run);
             count_sharers(run, &mut sharers);
         }
@@ -208,10 +217,8 @@ impl IntervalLevel {
             let here = (to - self.now) as f64
                 / mean_cycle(&self.known.machine, self.known.layout.pus[pu].core);
             self.tallies[pu].add(done, whole as u64, here, demand, &run.speed);
-            let layout = &self.known.layout;
-            for kept in &run.speed.fate.kept {
-                let cache = layout.counterpart(kept.cache, run.like, run.pu);
-                self.warmth.take_in(cache, kept.misses * done, ways);
+            for (cache, misses) in &run.misses {
+                self.warmth.take_in(*cache, misses * done, ways);
             }
             for (which, lines) in demand.lines.iter().enumerate() {
                 if lines.written > 0.0 && lines.owner == Owner::Thread {
@@ -295,6 +302,7 @@ impl Processor for IntervalLevel {
             begun: threads[index as usize].begun(),
             speed: Arc::default(),
             like: pu,
+            misses: Vec::new(),
             holdings: Vec::new(),
             cold: Vec::new(),
         });

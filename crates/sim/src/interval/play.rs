@@ -28,7 +28,7 @@ const EVENTS: f64 = 400.0;
 /// A delay matters if it takes this part of a cycle of each instruction, were nothing of it hidden.
 const MATTERS: f64 = 0.05;
 
-/// Runs for comparisons are this many times as long where a core has queues: which context holds most entries of one that
+/// Runs that measure speeds are this many times as long where a core has queues: which context holds most entries of one that
 /// they share changes at random, and may stay the same for thousands of cycles. What fills the queue of a single thread are
 /// instructions that happen to follow each other.
 const LONGER: u64 = 8;
@@ -36,7 +36,7 @@ const LONGER: u64 = 8;
 /// This many draws in a row meet each part of the probabilities equally often, in random order.
 const STRATA: usize = 128;
 
-/// No run is longer, in cycles; where contexts share a queue, [`LONGER`] times that.
+/// No run is longer, in cycles; where the core has queues, [`LONGER`] times that.
 const LONGEST: u64 = 400_000;
 
 /// Numbers from 0 to 1 that are spread evenly over each [`STRATA`] draws: less chance in a short run.

@@ -69,7 +69,7 @@ pub const CYCLES: u64 = 1_000_000;
 
 /// Instructions of each context in [`CYCLES`], with misses of 100 cycles. Only the first thread's operations depend on each
 /// other.
-pub fn executed(kind: &CoreKind, ops: &[Op], depends: u16) -> Vec<u64> {
+fn executed(kind: &CoreKind, ops: &[Op], depends: u16) -> Vec<u64> {
     let of = |context| (ops.to_vec(), if context == 0 { depends } else { 0 });
     executed_of(kind, (0..kind.contexts).map(of).collect())
 }
