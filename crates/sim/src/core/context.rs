@@ -184,9 +184,8 @@ impl Context {
     #[inline]
     pub fn count_issue(&mut self, cycle: u64) {
         if cycle >= self.counted {
-            if cycle > self.counted {
-                self.count_stalls(cycle);
-            }
+            // None if it issued in the cycle before; asking would be a jump that the host cannot foresee.
+            self.count_stalls(cycle);
             self.counters.issue_cycles += 1;
             self.counted = cycle + 1;
         }

@@ -124,11 +124,18 @@ impl Entries {
     /// Those that were late are so no longer.
     #[cold]
     fn pass_late(&mut self) {
-        let late = std::mem::take(&mut self.late);
-        self.taken -= late.len();
+        let end = self.now + AHEAD as u64;
         self.first_late = u64::MAX;
-        for until in late {
-            self.add(until);
+        let mut place = 0;
+        while let Some(until) = self.late.get(place).copied() {
+            if until <= end {
+                self.late.swap_remove(place);
+                self.taken -= 1;
+                self.add(until);
+            } else {
+                self.first_late = self.first_late.min(until);
+                place += 1;
+            }
         }
     }
 

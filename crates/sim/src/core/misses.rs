@@ -1,56 +1,94 @@
 //! Misses of a first-level cache that are under way at a time, which its miss status holding registers bound.
 
-use std::collections::VecDeque;
-
-/// Lines on their way that are remembered beyond need before they are looked through.
+/// What is remembered beyond need before it is looked through.
 const REMEMBERED: usize = 64;
 
-/// How many misses are under way in each cycle.
+/// Cycles in order, of which the first are forgotten from time to time.
+#[derive(Debug, Clone, Default)]
+struct Cycles {
+    all: Vec<u64>,
+    /// Those before this place are forgotten.
+    first: usize,
+}
+
+impl Cycles {
+    #[inline]
+    fn left(&self) -> &[u64] {
+        &self.all[self.first..]
+    }
+
+    /// Adds one. Most are later than nearly all that are there, so its place is looked for from the end.
+    #[inline]
+    fn add(&mut self, cycle: u64) {
+        let later = self.left().iter().rev().take_while(|its| **its > cycle);
+        let place = self.all.len() - later.count();
+        self.all.insert(place, cycle);
+    }
+
+    /// Forgets the first ones.
+    #[inline]
+    fn forget(&mut self, count: usize) {
+        self.first += count;
+        if self.first >= REMEMBERED {
+            self.all.drain(..self.first);
+            self.first = 0;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.all.clear();
+        self.first = 0;
+    }
+}
+
+/// How many misses are under way in each cycle: those that began by then, less those that ended.
 #[derive(Debug, Clone, Default)]
 struct Occupancy {
-    /// The cycles in which the number changes, in order, each with the number from then on. Before the first it is 0, and
-    /// from the last on.
-    steps: VecDeque<(u64, usize)>,
+    begins: Cycles,
+    ends: Cycles,
 }
 
 impl Occupancy {
     /// What was before `now` is of no interest.
+    #[inline]
     fn forget(&mut self, now: u64) {
-        while self.steps.get(1).is_some_and(|(at, _)| *at <= now) {
-            self.steps.pop_front();
-        }
+        let ended = self.ends.left().iter().take_while(|end| **end <= now);
+        let ended = ended.count();
+        // At least as many have begun by then. Which are forgotten does not matter to the difference.
+        self.ends.forget(ended);
+        self.begins.forget(ended);
     }
 
     /// The first cycle from `from` on with fewer than `most`, which is at least 1.
+    #[inline]
     fn below(&self, most: usize, from: u64) -> u64 {
-        let next = self.steps.partition_point(|(at, _)| *at <= from);
-        let is_below = |(_, number): &&(u64, usize)| *number < most;
-        match next.checked_sub(1).map(|present| &self.steps[present]) {
-            Some(present) if !is_below(&present) => {
-                let found = self.steps.range(next..).find(is_below);
-                found.map_or(from, |(at, _)| *at)
-            }
-            _ => from,
+        let (begins, ends) = (self.begins.left(), self.ends.left());
+        if begins.len() < most {
+            return from;
         }
+        let is_by = |cycle: u64| move |its: &&u64| **its <= cycle;
+        let mut begun = begins.iter().take_while(is_by(from)).count();
+        let mut ended = ends.iter().take_while(is_by(from)).count();
+        let mut at = from;
+        // Each that has begun ends some time.
+        while begun - ended >= most {
+            at = ends[ended];
+            ended += ends[ended..].iter().take_while(is_by(at)).count();
+            begun += begins[begun..].iter().take_while(is_by(at)).count();
+        }
+        at
     }
 
     /// One more, from one cycle to another.
+    #[inline]
     fn add(&mut self, from: u64, until: u64) {
-        let (first, end) = (self.step(from), self.step(until));
-        for (_, number) in self.steps.range_mut(first..end) {
-            *number += 1;
-        }
+        self.begins.add(from);
+        self.ends.add(until);
     }
 
-    /// The place of a step in this cycle, which is made if there is none.
-    fn step(&mut self, at: u64) -> usize {
-        let place = self.steps.partition_point(|(its, _)| *its < at);
-        if self.steps.get(place).is_none_or(|(its, _)| *its != at) {
-            let before = place.checked_sub(1);
-            let number = before.map_or(0, |before| self.steps[before].1);
-            self.steps.insert(place, (at, number));
-        }
-        place
+    fn clear(&mut self) {
+        self.begins.clear();
+        self.ends.clear();
     }
 }
 
@@ -118,8 +156,8 @@ impl Misses {
     pub fn free(&mut self, now: u64, from: u64, context: usize) -> u64 {
         if self.last <= now {
             self.fills.clear();
-            self.all.steps.clear();
-            self.own.iter_mut().for_each(|own| own.steps.clear());
+            self.all.clear();
+            self.own.iter_mut().for_each(Occupancy::clear);
             return from;
         }
         if self.fills.len() >= self.many {

@@ -161,8 +161,19 @@ pub(super) struct Units {
     /// In an in-order core: the first cycle in which each unit is free, pool by pool.
     free: Box<[u64]>,
     of_op: OfOp,
+    /// In an in-order core, by context and operation: the place in `free` of the unit that does it if there is only one; else
+    /// a place that none has.
+    only: Box<[[u16; Op::COUNT]]>,
     busy: [u32; Op::COUNT],
     parts: Option<Box<Divided>>,
+}
+
+/// The place of the only unit of these pools, or one that none has.
+fn only_unit(pools: &Pools) -> u16 {
+    match pools {
+        [Some(pool), None] if pool.end - pool.first == 1 => pool.first,
+        _ => u16::MAX,
+    }
 }
 
 /// How units are divided among the parts of a core.
@@ -264,6 +275,10 @@ impl Units {
         Self {
             calendars,
             free: vec![0; usize::from(units)].into(),
+            only: of_op
+                .iter()
+                .map(|of_op| of_op.each_ref().map(only_unit))
+                .collect(),
             of_op,
             parts,
             busy: kind
@@ -279,6 +294,9 @@ impl Units {
         };
         parts.divided = divided;
         std::mem::swap(&mut self.of_op, &mut parts.other);
+        for (only, of_op) in self.only.iter_mut().zip(&self.of_op) {
+            *only = of_op.each_ref().map(only_unit);
+        }
         self.calendars.iter_mut().for_each(|its| its.pass(now));
         for (whole, of_parts) in &parts.pools {
             for part in of_parts {
@@ -297,8 +315,22 @@ impl Units {
     ///
     /// # Errors
     /// The cycle in which a unit is free, if none is now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, op: Op, context: usize, now: u64) -> Result<(), u64> {
+        let only = self.only[context][op as usize];
+        let Some(unit) = self.free.get_mut(usize::from(only)) else {
+            return self.take_any(op, context, now);
+        };
+        let free = *unit;
+        if free > now {
+            return Err(free);
+        }
+        *unit = now + u64::from(self.busy[op as usize]);
+        Ok(())
+    }
+
+    /// The same where several units may do it.
+    fn take_any(&mut self, op: Op, context: usize, now: u64) -> Result<(), u64> {
         let mut first = u64::MAX;
         for pool in self.of_op[context][op as usize].iter().flatten() {
             let units = &mut self.free[usize::from(pool.first)..usize::from(pool.end)];

@@ -53,6 +53,11 @@ impl Channel {
         }
     }
 
+    /// Whether it moves any number of lines at once.
+    pub fn is_unlimited(&self) -> bool {
+        self.service == 0
+    }
+
     /// Forgets what is under way.
     pub fn rest(&mut self) {
         self.free = 0;

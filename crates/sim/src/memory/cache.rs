@@ -4,6 +4,7 @@
 //! word: the line's number, the thread that brought it in, and three flags.
 
 use super::{lru::Lru, sets::Sets};
+use wide::u32x4;
 
 /// The line was written here and not below.
 pub(super) const DIRTY: u64 = 1;
@@ -75,8 +76,26 @@ impl Entry {
     }
 }
 
-/// Tags that are compared together.
+/// Tags that are compared at once.
 const TOGETHER: usize = 4;
+
+/// Tags whose comparisons fit into one word.
+const BLOCK: usize = 32;
+
+/// Which of at most [`BLOCK`] tags are this one: bit n for the n-th.
+#[inline(always)]
+fn alike(tags: &[u32], tag: u32) -> u32 {
+    let (groups, rest) = tags.as_chunks::<TOGETHER>();
+    let mut alike = 0;
+    for (number, group) in groups.iter().enumerate() {
+        let equal = u32x4::new(*group).simd_eq(u32x4::splat(tag));
+        alike |= equal.to_bitmask() << (number * TOGETHER);
+    }
+    for (number, its) in rest.iter().enumerate() {
+        alike |= u32::from(*its == tag) << (groups.len() * TOGETHER + number);
+    }
+    alike
+}
 
 /// A set-associative cache with true LRU.
 #[derive(Debug, Clone)]
@@ -132,21 +151,21 @@ impl Cache {
     fn way(&self, set: usize, line: u64) -> Option<usize> {
         let before = set * self.sets.ways();
         let tags = &self.tags[before..before + self.sets.ways()];
-        let (groups, rest) = tags.as_chunks::<TOGETHER>();
-        let is_in = |way: &usize| self.entries[before + way].is(line);
+        let tag = line as u32;
+        // In which way a line is, is as good as random: a jump for each would be guessed wrongly by the host most times.
         let mut first = 0;
-        for tags in groups {
-            // All of them without a jump, so that the host compares them at once.
-            if tags
-                .iter()
-                .fold(false, |any, tag| any | (*tag == line as u32))
-                && let Some(way) = (first..first + TOGETHER).find(is_in)
-            {
-                return Some(way);
+        for tags in tags.chunks(BLOCK) {
+            let mut alike = alike(tags, tag);
+            while alike != 0 {
+                let way = first + alike.trailing_zeros() as usize;
+                if self.entries[before + way].is(line) {
+                    return Some(way);
+                }
+                alike &= alike - 1;
             }
-            first += TOGETHER;
+            first += BLOCK;
         }
-        (first..first + rest.len()).find(is_in)
+        None
     }
 
     #[inline]
@@ -179,7 +198,7 @@ impl Cache {
 
     /// Uses a line, and brings it in if it is not here. The flags of `entry` are added to it, but [`PREFETCHED`]: it is used
     /// now. Returns the line as it was, if it was here, and the line that had to go.
-    #[inline]
+    #[inline(always)]
     pub fn touch_or_insert(&mut self, entry: Entry) -> (Option<Entry>, Option<Entry>) {
         let set = self.sets.set(entry.line());
         let Some(way) = self.way(set, entry.line()) else {

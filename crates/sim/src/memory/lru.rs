@@ -43,7 +43,7 @@ impl Lru {
     }
 
     /// A way is used.
-    #[inline]
+    #[inline(always)]
     pub fn touch(&mut self, set: usize, way: usize) {
         match self {
             Lru::Words { orders, .. } => {
@@ -63,7 +63,7 @@ impl Lru {
     }
 
     /// The way that was not used for longest; it is used now.
-    #[inline]
+    #[inline(always)]
     pub fn replace(&mut self, set: usize) -> usize {
         match self {
             Lru::Words { orders, last } => {

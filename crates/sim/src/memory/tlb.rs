@@ -52,7 +52,8 @@ impl Tlb {
                 older: (first + (way + 1) % ways) as u32,
             }
         };
-        let buckets = (sets.capacity() * 2).next_power_of_two();
+        // Most buckets hold one page or none, so that the host guesses rightly where a search ends.
+        let buckets = (sets.capacity() * 8).next_power_of_two();
         Self {
             sets,
             slots: (0..sets.capacity()).map(slot).collect(),

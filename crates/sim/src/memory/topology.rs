@@ -260,6 +260,12 @@ impl CacheAt {
         }
     }
 
+    /// Whether lines only come into it by demand, at once, and stay.
+    pub fn is_plain(&self) -> bool {
+        let plain_port = self.port.is_unlimited();
+        plain_port && self.prefetch.is_none() && !self.victim && !self.through
+    }
+
     /// Looks for a line that is on its way to the caches before this one, and lets it in. A victim cache does not: it gives
     /// the line away, or keeps a copy of one that others may need too. Returns as [`Cache::touch_or_insert`].
     #[inline]

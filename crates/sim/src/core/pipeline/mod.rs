@@ -95,7 +95,10 @@ pub struct Core {
     /// Instructions of all contexts in flight, if they share that.
     window_shared: Option<u64>,
     parts: Parts,
-    branch_delay: u64,
+    /// By operation: how many cycles after it began the next one comes, 0 if that may be at once.
+    delays: [u64; Op::COUNT],
+    /// By operation: all bits for those in floating-point units, none for others.
+    fp_mask: [u64; Op::COUNT],
     mispredict: u64,
     /// Cycles before this one may have a floating-point instruction in a unit, those from it on have none yet.
     fp_until: u64,
@@ -142,7 +145,14 @@ impl Core {
             window,
             window_shared: kind.window_shared.then_some(window),
             parts: kind.parts(),
-            branch_delay: u64::from(kind.branch_delay),
+            delays: Op::ALL.map(|op| match (op, kind.branch_delay) {
+                (Op::Branch, 1..) => u64::from(kind.branch_delay) + 1,
+                _ => 0,
+            }),
+            fp_mask: Op::ALL.map(|op| match op {
+                Op::Fp | Op::FpDivide => u64::MAX,
+                _ => 0,
+            }),
             mispredict: u64::from(kind.mispredict),
             fp_until: 0,
             fp_cycles: 0,
@@ -369,18 +379,11 @@ impl Core {
             queues.enter(op, number, now, times);
         }
         // For the host, choices are cheaper here than other ways to go.
-        let busy_until = match op {
-            Op::Fp | Op::FpDivide => complete,
-            _ => 0,
-        };
+        let busy_until = complete & self.fp_mask[op as usize];
         self.fp_cycles += busy_until.saturating_sub(now.max(self.fp_until));
         self.fp_until = busy_until.max(self.fp_until);
-        let delayed = op == Op::Branch && self.branch_delay > 0;
-        let mut resume = if delayed {
-            start + 1 + self.branch_delay
-        } else {
-            now
-        };
+        let delay = self.delays[op as usize];
+        let mut resume = if delay > 0 { start + delay } else { now };
         if mispredicted {
             context.counters.mispredicted += 1;
             resume = complete + self.mispredict;

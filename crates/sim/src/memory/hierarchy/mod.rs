@@ -42,6 +42,9 @@ pub struct Memory {
     tracked: bool,
     /// Whether the bandwidth between any caches is limited.
     ported: bool,
+    /// Whether lines only move by demand, at once, and stay where they were brought: no prefetcher, no limited bandwidth
+    /// between caches, no victim cache, and no store that is written through.
+    plain: bool,
 }
 
 /// An access that missed the first cache.
@@ -207,6 +210,7 @@ impl Memory {
                 .map(|(from, to)| latency(from, to).round() as Ps)
                 .collect(),
             ported: model.caches.iter().any(|level| level.line_transfer > 0),
+            plain: topology.caches.iter().all(CacheAt::is_plain),
             tracked: topology.groups.len() > 1 || nodes > 1,
             directory: Directory::new(topology.groups.len(), nodes, page, line_bits),
             written: Written::default(),
@@ -289,7 +293,16 @@ impl Memory {
     }
 
     /// Brings a line that the first cache does not hold. Returns how long that takes.
+    #[inline]
     fn miss(&mut self, miss: Miss, counters: &mut Counters) -> Ps {
+        match self.plain {
+            true => self.bring::<true>(miss, counters),
+            false => self.bring::<false>(miss, counters),
+        }
+    }
+
+    /// The same; `PLAIN`: on a machine that is.
+    fn bring<const PLAIN: bool>(&mut self, miss: Miss, counters: &mut Counters) -> Ps {
         let claim = self.claim(&miss, counters);
         let Topology { places, caches, .. } = &mut self.topology;
         let place = &places[miss.pu];
@@ -311,7 +324,7 @@ impl Memory {
         for (place, number) in path.all().iter().enumerate() {
             let cache = &mut caches[*number as usize];
             beyond += cache.latency;
-            if cache.through && flags == DIRTY {
+            if !PLAIN && cache.through && flags == DIRTY {
                 // It is written to the next level only, and not brought here.
                 through = true;
                 misses[cache.level] += 1;
@@ -321,11 +334,15 @@ impl Memory {
             let entry = claim.entry.with(flags);
             let (here, out) = match absent == *number as usize {
                 true => (None, cache.tags.insert(entry)),
+                false if PLAIN => cache.tags.touch_or_insert(entry),
                 false => cache.pass(entry),
             };
             if let Some(here) = here {
                 hit = true;
                 reached = place;
+                if PLAIN {
+                    break;
+                }
                 if here.has(PREFETCHED)
                     && let Some(prefetch) = &cache.prefetch
                 {
@@ -338,7 +355,7 @@ impl Memory {
                 break;
             }
             misses[cache.level] += 1;
-            if cache.prefetch.is_some() {
+            if !PLAIN && cache.prefetch.is_some() {
                 learning[place] = Some(true);
             }
             gone.note(out, cache);
@@ -347,23 +364,24 @@ impl Memory {
         if !hit {
             beyond += self.fetch_line(&claim, miss.at + beyond, counters);
         }
-        if self.ported {
+        if !PLAIN && self.ported {
             let path = self.path(&miss);
             let top = usize::from(through);
             beyond += self.move_up(&path, top..reached, miss.at + beyond);
         }
-        if through {
+        if !PLAIN && through {
             let at = miss.at + beyond;
             beyond += self.write_through(miss.pu, miss.thread, miss.line, at, counters);
         }
         self.write_back_all(&gone, (claim.node, miss.at + beyond), counters);
-        if learning != [None; 3] && miss.access != Access::Fetch {
+        if !PLAIN && learning != [None; 3] && miss.access != Access::Fetch {
             self.learn(miss, learning, counters);
         }
         beyond
     }
 
     /// The NUMA node of a line that is to be brought, and the line as it will be held.
+    #[inline(always)]
     fn claim(&mut self, miss: &Miss, counters: &mut Counters) -> Claim {
         let Place { group, node, .. } = self.topology.places[miss.pu];
         let mut claim = Claim {
@@ -409,6 +427,7 @@ impl Memory {
 
     /// The NUMA node of a line that a group does not know as its own, and what became of it after all others that hold it
     /// were asked.
+    #[inline(never)]
     fn find_home(&mut self, miss: &Miss, counters: &mut Counters) -> (usize, Got) {
         let place = &self.topology.places[miss.pu];
         let group = place.group;
