@@ -1,4 +1,4 @@
-//! Makes the tables of the result pages again, from the results that are kept in `docs/results/`:
+//! Makes the tables and the pictures of the result pages again, from the results that are kept in `docs/results/`:
 //!
 //! ```text
 //! perch lab run masa/table1 --json > docs/results/masa/table1.json
@@ -13,6 +13,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let page = docs.join(format!("{name}.md"));
         let made = perch_lab::kept::page(&fs::read_to_string(&page)?, &docs.join("results"))?;
         fs::write(page, made)?;
+    }
+    for name in ["cmt", "masa", "workover"] {
+        let picture = perch_lab::overview::svg(name, &docs.join("results"))?;
+        fs::write(docs.join(format!("images/{name}.svg")), picture)?;
     }
     Ok(())
 }

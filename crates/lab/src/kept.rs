@@ -185,15 +185,23 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-fn counts(group: &str, folder: &Path) -> Result<String, String> {
+/// The experiments below a name, and what is kept of each in this folder.
+pub(crate) fn below(group: &str, folder: &Path) -> Result<Vec<(String, Vec<Row>)>, String> {
     let below = format!("{group}/");
     let mut all = Vec::new();
-    for name in names().iter().filter(|name| name.starts_with(&below)) {
-        all.extend(read(name, folder)?);
+    for name in names().into_iter().filter(|name| name.starts_with(&below)) {
+        let rows = read(&name, folder)?;
+        all.push((name, rows));
     }
-    if all.is_empty() {
-        return Err(format!("no experiment is below `{group}`"));
+    match all.is_empty() {
+        true => Err(format!("no experiment is below `{group}`")),
+        false => Ok(all),
     }
+}
+
+fn counts(group: &str, folder: &Path) -> Result<String, String> {
+    let below = below(group, folder)?;
+    let all: Vec<Row> = below.into_iter().flat_map(|(_, rows)| rows).collect();
     let mut text = "| class | claims | hold | would hold even if nothing made a difference |\n\
                     | --- | --: | --: | --: |\n"
         .to_owned();

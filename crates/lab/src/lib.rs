@@ -22,6 +22,7 @@ pub mod fingerprint;
 mod judge;
 pub mod kept;
 pub mod measure;
+pub mod overview;
 pub mod page;
 pub mod parallel;
 pub mod phases;

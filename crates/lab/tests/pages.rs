@@ -1,7 +1,7 @@
 //! The result pages are made from results that are kept, and these are what the experiments come to.
 
 use perch_lab::{
-    Tally, fingerprint, kept, load, names,
+    Tally, fingerprint, kept, load, names, overview,
     results::{Row, Value},
     run,
     validate::{self, Measurements},
@@ -48,6 +48,14 @@ fn pages_have_the_tables_that_their_results_make() {
     for name in ["cmt", "masa", "workover"] {
         let text = page(name);
         assert!(text.contains(&format!("<!-- counts {name} -->")));
+        assert!(text.contains(&format!("](images/{name}.svg)")));
+        let path = docs().join(format!("images/{name}.svg"));
+        let picture = std::fs::read_to_string(&path).unwrap_or_default();
+        let made = overview::svg(name, &docs().join("results"));
+        assert!(
+            picture == made.unwrap_or_else(|why| panic!("{why}")),
+            "docs/images/{name}.svg is stale: cargo run -p perch-lab --example pages"
+        );
         shown.push_str(&text);
     }
     for name in names() {
