@@ -1,5 +1,6 @@
 //! What a core counts, and its clock.
 
+mod contexts;
 mod parts;
 mod throughput;
 
