@@ -2,6 +2,7 @@
 
 mod contexts;
 mod parts;
+mod shipped;
 mod throughput;
 
 use crate::support;
