@@ -1,8 +1,17 @@
 //! What came of a simulation.
 
-use crate::{course::Mark, placement::Placement};
+use crate::placement::Placement;
 use perch_sim::energy::EnergyStats;
 use serde::Serialize;
+
+/// How far a thread was at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Mark {
+    /// Seconds of the operating system since the beginning.
+    pub at: f64,
+    /// Instructions that it had executed by then.
+    pub instructions: u64,
+}
 
 /// What one thread did while it was counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

@@ -1,10 +1,9 @@
 //! One simulation: a machine, a workload, a placer for the threads, and a seed.
 
 use crate::{
-    course::Mark,
     experiment::{Span, Times},
     placement::Placement,
-    sample::{Sample, Seen, ThreadStats},
+    sample::{Mark, Sample, Seen, ThreadStats},
     session::{Decider, SimSession},
     settled::settle,
 };
