@@ -2,20 +2,9 @@
 
 use crate::{
     experiment::{Measure, Only, Quantity, Run},
-    measure::{Point, chosen},
-    sample::{Sample, ThreadStats},
+    sample::{Mark, Sample, ThreadStats},
 };
 use perch_sim::workload::{Step, ThreadModel, WorkloadModel};
-use serde::Serialize;
-
-/// How far a thread was at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Mark {
-    /// Seconds of the operating system since the beginning.
-    pub at: f64,
-    /// Instructions that it had executed by then.
-    pub instructions: u64,
-}
 
 /// The moment at which a thread had executed `instructions` instructions; between two marks its speed is taken as
 /// steady.
@@ -79,11 +68,11 @@ fn end(stats: &ThreadStats, workload: &WorkloadModel) -> Option<f64> {
     moment(&stats.marks, whole)
 }
 
-/// The values of a measure at one point of its run's sweep, one for each sample that counts.
-pub(crate) fn values(measure: &Measure, run: &Run, at: usize, point: &Point) -> Vec<f64> {
-    let samples = chosen(run, point).into_iter();
+/// The values of a measure at one point of its run's sweep, one for each of the samples, which are those that count.
+pub(crate) fn values(measure: &Measure, run: &Run, at: usize, samples: &[&Sample]) -> Vec<f64> {
     let workload = &run.workloads[at];
     samples
+        .iter()
         .filter_map(|sample| value(measure, run, workload, sample))
         .filter(|value| value.is_finite())
         .collect()

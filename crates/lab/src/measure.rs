@@ -23,7 +23,7 @@ pub struct Point {
 pub type Simulated = Vec<Vec<Point>>;
 
 /// The samples that count: of a search those of the best or the worst placement only.
-pub(crate) fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
+fn chosen<'a>(run: &Run, point: &'a Point) -> Vec<&'a Sample> {
     let by_throughput = |a: &&Sample, b: &&Sample| a.throughput().total_cmp(&b.throughput());
     let all = point.samples.iter();
     match run.place {
@@ -306,7 +306,7 @@ pub fn measured(
     let mut all = Vec::new();
     for at in at {
         let values = |run: &Run, point: &Point| match measure.of.is_of_course() {
-            true => course::values(measure, run, at, point),
+            true => course::values(measure, run, at, &chosen(run, point)),
             false => values(measure.of, thread, run, at, point),
         };
         let here = values(run, &simulated[measure.run][at]);

@@ -1,8 +1,17 @@
 //! What came of a simulation.
 
-use crate::{course::Mark, placement::Placement};
+use crate::placement::Placement;
 use perch_sim::energy::EnergyStats;
 use serde::Serialize;
+
+/// How far a thread was at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Mark {
+    /// Seconds of the operating system since the beginning.
+    pub at: f64,
+    /// Instructions that it had executed by then.
+    pub instructions: u64,
+}
 
 /// What one thread did while it was counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -42,7 +51,27 @@ pub struct ThreadStats {
     pub marks: Vec<Mark>,
 }
 
+/// What was seen of a thread in some time, besides what was counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    /// The PU where it was last, if that is known.
+    pub pu: Option<u32>,
+    /// Seconds of the operating system in which it was on a PU or waited for one.
+    pub wanted: f64,
+    /// Times that it went on on another PU.
+    pub migrations: u64,
+}
+
 impl ThreadStats {
+    /// Of a thread that has done nothing so far.
+    pub(crate) fn new(name: String, program: String) -> Self {
+        Self {
+            name,
+            program,
+            ..Self::default()
+        }
+    }
+
     /// Leaves out what it had done before it was counted.
     pub(crate) fn leave_out(&mut self, mut before: Self) {
         self.before = before.instructions;
@@ -67,8 +96,18 @@ impl ThreadStats {
         ]
     }
 
-    /// Adds a count of a period, by the alias of its event.
-    pub(crate) fn count(&mut self, alias: &str, value: u64) {
+    /// Adds what was seen of it since it was last looked at.
+    pub(crate) fn add<'a>(&mut self, seen: Seen, counts: impl IntoIterator<Item = (&'a str, u64)>) {
+        self.pu = seen.pu.unwrap_or(self.pu);
+        self.wanted += seen.wanted;
+        self.migrations += seen.migrations;
+        for (alias, value) in counts {
+            self.count(alias, value);
+        }
+    }
+
+    /// Adds a count, by the alias of its event.
+    fn count(&mut self, alias: &str, value: u64) {
         match alias {
             "instructions" => self.instructions += value,
             "cycles" => self.cycles += value,
@@ -76,6 +115,7 @@ impl ThreadStats {
             "l1d_misses" => self.l1_misses += value,
             "l2_misses" => self.l2_misses += value,
             "fp_instructions" => self.fp_instructions += value,
+            "fp_empty_cycles" => *self.fp_empty_cycles.get_or_insert(0) += value,
             _ => {}
         }
     }

@@ -1,10 +1,9 @@
 //! One simulation: a machine, a workload, a placer for the threads, and a seed.
 
 use crate::{
-    course::Mark,
     experiment::{Span, Times},
     placement::Placement,
-    sample::{Sample, ThreadStats},
+    sample::{Mark, Sample, Seen, ThreadStats},
     session::{Decider, SimSession},
     settled::settle,
 };
@@ -12,9 +11,9 @@ use perch_core::{Outcome, Policy, PuSet, ThreadId, ThreadSample};
 use perch_engine::{Period, SessionSink};
 use perch_policy::{Inputs, registry};
 use perch_sim::{
-    counters::Counters,
     detail::Detail,
-    model::{MachineModel, Op},
+    events::{Deed, EVENTS},
+    model::MachineModel,
     os::{SchedulerModel, Served},
     system::{SimError, System},
     units::{Ps, SECOND},
@@ -247,32 +246,27 @@ fn responses(system: &System, from: Ps) -> Vec<f64> {
 
 /// What every thread has done so far, but for the operating system's.
 fn stats(system: &System, workload: &WorkloadModel) -> Vec<ThreadStats> {
+    let aliases = EVENTS.map(|(event, ..)| event.to_ascii_lowercase());
     let threads = system.program_threads().map(|(_, thread)| {
-        let counters: &Counters = &thread.counters;
         let process = &system.processes()[thread.identity.process];
-        ThreadStats {
-            name: workload.programs[process.program].threads[thread.identity.kind]
-                .name
-                .clone(),
-            program: process.name.clone(),
-            pu: thread.last_pu,
-            instructions: counters.instructions(),
-            before: 0,
-            cycles: thread.cycles,
-            wanted: {
-                let since = |since| system.now().saturating_sub(since);
-                let waits = thread.waiting_since.map_or(0, since);
-                let time = thread.cpu_time + thread.wait_time + waits;
-                seconds(time, system.machine())
-            },
-            accesses: counters.ops[Op::Load as usize] + counters.ops[Op::Store as usize],
-            l1_misses: counters.data_misses[0],
+        let kind = &workload.programs[process.program].threads[thread.identity.kind];
+        let since = |since| system.now().saturating_sub(since);
+        let waits = thread.waiting_since.map_or(0, since);
+        let seen = Seen {
+            pu: Some(thread.last_pu),
+            wanted: seconds(thread.cpu_time + thread.wait_time + waits, system.machine()),
             migrations: thread.migrations,
-            fp_instructions: counters.ops[Op::Fp as usize] + counters.ops[Op::FpDivide as usize],
-            fp_empty_cycles: Some(counters.fp_empty_cycles),
-            l2_misses: counters.fetch_misses[1] + counters.data_misses[1],
-            marks: Vec::new(),
-        }
+        };
+        let deed = Deed {
+            cycles: thread.cycles,
+            counters: thread.counters,
+            ..Deed::default()
+        };
+        let counts = aliases.iter().zip(EVENTS);
+        let counts = counts.map(|(alias, (_, _, read))| (alias.as_str(), read(&deed)));
+        let mut stats = ThreadStats::new(kind.name.clone(), process.name.clone());
+        stats.add(seen, counts);
+        stats
     });
     threads.collect()
 }
@@ -381,18 +375,22 @@ impl SessionSink for Watcher<'_> {
         let programs = observation.threads.iter();
         for sample in programs.filter(|sample| sample.info.work.is_program()) {
             let info = &sample.info;
-            let stats = self.threads.entry(info.id).or_insert_with(|| ThreadStats {
-                name: kind(self.workload, &info.process, &info.name),
-                program: info.process.to_string(),
-                before: self.before.get(&info.id).copied().unwrap_or(0),
-                ..ThreadStats::default()
+            let stats = self.threads.entry(info.id).or_insert_with(|| {
+                let name = kind(self.workload, &info.process, &info.name);
+                let mut stats = ThreadStats::new(name, info.process.to_string());
+                stats.before = self.before.get(&info.id).copied().unwrap_or(0);
+                stats
             });
-            stats.wanted += (sample.cpu_time + sample.wait_time) as f64 * 1e-9;
-            stats.pu = sample.last_pu.unwrap_or(stats.pu);
-            stats.migrations += sample.migrations.unwrap_or(0);
-            for count in &sample.counts {
-                stats.count(&count.alias, count.value as u64);
-            }
+            let seen = Seen {
+                pu: sample.last_pu,
+                wanted: (sample.cpu_time + sample.wait_time) as f64 * 1e-9,
+                migrations: sample.migrations.unwrap_or(0),
+            };
+            let counts = sample.counts.iter();
+            stats.add(
+                seen,
+                counts.map(|count| (&*count.alias, count.value as u64)),
+            );
             // The interval of a thread that ended is over when it did.
             let begun = observation.at - observation.interval;
             stats.marks.push(Mark {

@@ -78,7 +78,6 @@ fn check(outcome: &Outcome, rules: &Rules) {
         for (line, found) in lines(at).zip(&outcome.matches) {
             // Means of equal numbers may differ from them by rounding.
             assert!((-1e-9..1.0).contains(&line.regret), "{line:?}");
-            assert!(line.speedup <= found.best * (1.0 + 1e-9), "{line:?}");
             assert!((0.0..=1.0).contains(&line.fairness), "{line:?}");
             assert!((0.0..1.01).contains(&line.harmonic), "{line:?}");
             assert_eq!(line.placement.len(), found.threads);
@@ -88,8 +87,6 @@ fn check(outcome: &Outcome, rules: &Rules) {
         assert!(standing.mean_regret <= standing.worst_regret + 1e-9);
         assert!(standing.wins + standing.losses <= standing.workloads);
     }
-    // The default scheduler is judged by itself.
-    assert!((outcome.standings[0].ratio - 1.0).abs() < 1e-9);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! From what was measured to a calibration: slowdowns, limits, ∆T/∆L, the order of checks.
 
 use super::{
-    judge::{Judged, LEVEL, judge},
+    case::Case,
+    judge::{LEVEL, judge},
     kernels::{Kind, LoadMetric},
+    measured::Measured,
     notes::notes,
     plan::{Run, Seat, Sites},
 };
@@ -12,21 +14,6 @@ use std::collections::BTreeMap;
 
 /// Losses that differ by no more are alike.
 const ALIKE: f64 = 0.05;
-
-/// What was measured of one thread of a run.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Measured {
-    /// Work done a second: instructions, or rounds of a kernel.
-    pub speed: f64,
-    /// The distance of its quartiles over all windows, as a part of it; `None` if it was measured once or cannot differ.
-    pub spread: Option<f64>,
-    /// Of a thread with neighbours, by visit the logarithm of its slowdown.
-    pub slowdowns: Vec<f64>,
-    /// By visit what that would be without a slowdown: noise.
-    pub noise: Vec<f64>,
-    /// Its metrics, as a policy sees them; empty where they were not read.
-    pub metrics: BTreeMap<String, f64>,
-}
 
 /// Runs with what was measured of each of their seats.
 #[derive(Debug, Clone)]
@@ -39,37 +26,6 @@ pub struct Measurements<'a> {
     pub runs: &'a [Run],
     /// What came of each run, seat by seat.
     pub measured: &'a [Vec<Measured>],
-}
-
-/// One thread of a run, with how it was alone on that PU.
-#[derive(Debug, Clone)]
-pub(super) struct Case<'m> {
-    /// The closest that it shares with its neighbours.
-    pub share: Share,
-    /// Where it ran, and what.
-    pub seat: Seat,
-    /// Its neighbours' kernels.
-    pub beside: Vec<usize>,
-    /// What was measured of it with them.
-    pub coupled: &'m Measured,
-    alone: &'m Measured,
-    /// Its slowdown.
-    pub judged: Judged,
-}
-
-impl Case<'_> {
-    /// Its time with its neighbours / its time alone.
-    pub fn slowdown(&self) -> f64 {
-        self.judged.all.middle.exp()
-    }
-
-    /// The same as far as a policy may count on it: 1 if it is not significant.
-    fn known(&self) -> f64 {
-        match self.judged.is_significant() {
-            true => self.slowdown(),
-            false => 1.0,
-        }
-    }
 }
 
 impl Measurements<'_> {

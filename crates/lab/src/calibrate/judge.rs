@@ -5,7 +5,7 @@
 //! inequality; Dunn, *Journal of the American Statistical Association* 56, 1961): with the stated probability none of
 //! them is wrong, whichever is picked. A slowdown is significant if its interval lies above 1.
 
-use super::{evaluate::Measured, plan::Run};
+use super::{measured::Measured, plan::Run};
 use crate::statistics::{Interval, Noise};
 use std::collections::BTreeMap;
 

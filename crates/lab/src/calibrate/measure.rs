@@ -7,9 +7,10 @@
 //! some passes only those are visited again whose slowdown is not known tightly, until the time is over.
 
 use super::{
-    evaluate::Measured,
     judge::{LEVEL, judge},
-    plan::{Run, Seat},
+    kernels::Kind,
+    measured::Measured,
+    plan::{Run, Seat, Sites},
 };
 use crate::statistics::Spread;
 use perch_policy::calibration::TIGHT;
@@ -75,6 +76,17 @@ impl Effort {
             least: LEAST,
             most: MOST,
             seconds: EACH * coupled as f64,
+        }
+    }
+}
+
+impl Sites {
+    /// The runs, with groups if all of them can be measured within some seconds.
+    pub fn runs_within(&self, kernels: &[Kind<'_>], seconds: f64) -> Vec<Run> {
+        let all = self.runs(kernels, true);
+        match Effort::of(&all).seconds <= seconds {
+            true => all,
+            false => self.runs(kernels, false),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a reader should know of who contends with whom, in words.
 
-use super::{evaluate::Case, kernels::Kind, plan::Sites};
+use super::{case::Case, kernels::Kind, plan::Sites};
 use perch_policy::{
     Share,
     calibration::{NOTICED, TIGHT},

@@ -1,6 +1,6 @@
 //! Which kernels co-run, and where: in isolation, in pairs at each level of sharing, in groups.
 
-use super::{kernels::Kind, measure::Effort};
+use super::kernels::Kind;
 use perch_core::{PuSet, SharingDomain, Topology};
 use perch_policy::{Share, calibration::Closest};
 use std::{cmp::Reverse, collections::BTreeSet};
@@ -78,15 +78,6 @@ impl Sites {
             first: *pus.first()?,
             levels,
         })
-    }
-
-    /// The runs, with groups if all of them can be measured within some seconds.
-    pub fn runs_within(&self, kernels: &[Kind<'_>], seconds: f64) -> Vec<Run> {
-        let all = self.runs(kernels, true);
-        match Effort::of(&all).seconds <= seconds {
-            true => all,
-            false => self.runs(kernels, false),
-        }
     }
 
     /// The runs: each kernel in isolation wherever it is a neighbour or has one, all pairs at each level, and of

@@ -1,9 +1,10 @@
 //! Kernels on a simulated machine, seen as a policy sees threads.
 
 use super::{
-    evaluate::{Measured, Measurements},
+    evaluate::Measurements,
     kernels::{self, SimKernel},
     measure::{Effort, Rig, Sample, measure},
+    measured::Measured,
     plan::{Run, Seat, Sites},
     transfers::transfers,
     watch::{ASLEEP, period, watch},

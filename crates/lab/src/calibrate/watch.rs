@@ -1,6 +1,6 @@
 //! A simulated machine for two periods, seen as a policy sees it.
 
-use super::evaluate::Measured;
+use super::measured::Measured;
 use crate::processor::SimProcessor;
 use perch_core::{Sharing, metric::names};
 use perch_engine::{Acting, Options, Period, Session, SessionSink};

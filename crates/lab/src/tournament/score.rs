@@ -266,6 +266,43 @@ mod tests {
         }
     }
 
+    /// The best is the best of all that was simulated, of any seed; a policy is compared with the default scheduler under
+    /// the same seeds, in parts of what that has on average.
+    #[test]
+    fn regret_and_ratio_are_those_of_the_samples() {
+        let alone = vec![Alone::steady(1e-3)];
+        let samples = |speedups: &[u64]| -> Vec<Sample> {
+            let of = |speedup: &u64| sample(&[*speedup]);
+            speedups.iter().map(of).collect()
+        };
+        let default = samples(&[400, 800, 600]);
+        let policies = [samples(&[600, 900]), samples(&[400]), samples(&[300, 300])];
+        let lines = |fixed: u64| {
+            let fixed = sample(&[fixed]);
+            let found = Match::new("m", 0, true, &fixed, &alone, &default, &policies);
+            let of = |line: &Line| [line.speedup, line.regret, line.ratio];
+            let lines = std::iter::once(&found.default).chain(&found.lines);
+            (found.best, lines.map(of).collect::<Vec<_>>())
+        };
+        let close = |found: &[f64; 3], expected: [f64; 3]| {
+            for (one, other) in found.iter().zip(expected) {
+                assert!(
+                    (one - other).abs() < 1e-9,
+                    "{found:?}, expected {expected:?}"
+                );
+            }
+        };
+        let (best, found) = lines(700);
+        assert!((best - 0.9).abs() < 1e-9, "one sample of a policy: {best}");
+        close(&found[0], [0.6, 1.0 / 3.0, 1.0]);
+        close(&found[1], [0.75, 1.0 / 6.0, 1.25]);
+        close(&found[2], [0.4, 5.0 / 9.0, 1.0]);
+        close(&found[3], [0.3, 2.0 / 3.0, 0.5]);
+        let (best, found) = lines(1_000);
+        assert!((best - 1.0).abs() < 1e-9, "the placement: {best}");
+        close(&found[1], [0.75, 0.25, 1.25]);
+    }
+
     #[test]
     fn who_starves_is_neither_left_out_of_fairness_nor_of_the_harmonic_speedup() {
         let alone = Alone::steady(1e-3);

@@ -2,13 +2,13 @@
 
 use super::{
     error::Diagnostic,
-    shipped,
+    shipped::{self, straight},
     table::{Checked, Item, Source, Table},
 };
 use perch_core::diagnostic::did_you_mean;
 use std::{
     io,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
 /// Reads the text of a file that another one names.
@@ -159,24 +159,4 @@ fn imported(mut mistake: Box<Diagnostic>, from: Item<'_>) -> Box<Diagnostic> {
         None => by,
     });
     mistake
-}
-
-/// A path without `.` and `a/..`: what embedded files are found by, which have no links.
-pub(super) fn straight(path: &Path) -> PathBuf {
-    let mut straight = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir
-                if matches!(
-                    straight.components().next_back(),
-                    Some(Component::Normal(_))
-                ) =>
-            {
-                straight.pop();
-            }
-            part => straight.push(part),
-        }
-    }
-    straight
 }

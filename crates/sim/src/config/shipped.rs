@@ -1,11 +1,11 @@
 //! The machines and workloads of the source tree, and how names find them.
 
-use super::{error::ConfigError, import::straight};
+use super::error::ConfigError;
 use include_dir::{Dir, include_dir};
 use perch_core::diagnostic::did_you_mean;
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");
@@ -59,6 +59,26 @@ pub fn read(path: &Path) -> io::Result<String> {
     let text = file.and_then(include_dir::File::contents_utf8);
     text.map(str::to_owned)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not shipped"))
+}
+
+/// A path without `.` and `a/..`: what embedded files are found by, which have no links.
+pub(super) fn straight(path: &Path) -> PathBuf {
+    let mut straight = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(
+                    straight.components().next_back(),
+                    Some(Component::Normal(_))
+                ) =>
+            {
+                straight.pop();
+            }
+            part => straight.push(part),
+        }
+    }
+    straight
 }
 
 fn files(directory: &'static Dir<'_>) -> Vec<Shipped> {

@@ -1,6 +1,8 @@
 //! What a core counts, and its clock.
 
+mod contexts;
 mod parts;
+mod shipped;
 mod throughput;
 
 use crate::support;

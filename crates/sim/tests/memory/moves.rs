@@ -2,6 +2,7 @@
 
 use super::machine::{LINE, level, machine, modules};
 use perch_sim::{
+    config::find_machine,
     counters::Counters,
     memory::{Access, Hierarchy, Memory},
     model::{Holds, MachineModel},
@@ -207,4 +208,43 @@ fn stores_to_one_line_are_merged_in_the_coalescing_buffer() {
         [0, 1_000, 2_000, 3_000],
         "too many lines"
     );
+}
+
+#[test]
+fn bulldozer_s_third_level_holds_what_its_second_levels_evict() {
+    let mut probe = Probe::new(&find_machine("amd-bulldozer").unwrap());
+    // All in one set of a second level of 2,048 sets and 16 ways, too far apart for a prefetcher.
+    let line = |number: u64| 2_048 * number;
+    (0..16).for_each(|number| _ = probe.load(0, line(number)));
+    assert_eq!(probe.third(), 0, "what memory sends passes it by");
+    probe.load(0, line(16));
+    assert_eq!(probe.third(), 1, "one line had to leave the second level");
+    let before = probe.counters.data_misses;
+    probe.load(0, line(0));
+    let of = |level: usize| probe.counters.data_misses[level] - before[level];
+    assert_eq!([of(0), of(1), of(2)], [1, 1, 0], "it is that line");
+    assert_eq!(probe.third(), 1, "it went up, another one came down");
+}
+
+#[test]
+fn bulldozer_s_first_level_is_written_through_to_a_coalescing_buffer() {
+    let mut probe = Probe::new(&find_machine("amd-bulldozer").unwrap());
+    probe.access(0, Access::Store, 0);
+    probe.load(0, 0);
+    assert_eq!(probe.counters.data_misses, [2, 1, 1], "the second level");
+    probe.access(0, Access::Store, 0);
+    probe.load(1, 0);
+    assert_eq!(probe.counters.coherence_misses, 0, "its sibling asks none");
+    let stores = |memory: &Memory, lines: [u64; 3]| {
+        let mut memory = memory.clone();
+        lines.map(|line| {
+            let now = 1_000_000 * NANOSECOND;
+            let counters = &mut Counters::default();
+            memory.access(0, 0, Access::Store, line * LINE, now, counters)
+        })
+    };
+    assert_eq!(stores(&probe.memory, [0, 0, 0]), [0, 0, 0], "merged");
+    probe.walk(0, 1..3);
+    let apart = stores(&probe.memory, [0, 1, 2]);
+    assert!(apart[2] > apart[1], "{apart:?}: others pass the port");
 }
