@@ -176,8 +176,7 @@ fn legend(area: &Area<'_>) -> Drawn {
     let style = style.pos(Pos::new(HPos::Left, VPos::Center));
     let y = 34;
     let mut x = 12;
-    let word =
-        |text: &str, x: i32| area.draw(&Text::new(text.to_owned(), (x, y), style.clone()));
+    let word = |text: &str, x: i32| area.draw(&Text::new(text.to_owned(), (x, y), style.clone()));
     for (text, holds, empty) in [
         ("holds", true, false),
         ("misses", false, false),
