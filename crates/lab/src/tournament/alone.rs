@@ -5,7 +5,8 @@ use crate::{
     sample::ThreadStats,
     simulate::{Job, Placer, simulate},
 };
-use perch_sim::workload::Step;
+use perch_core::topology::CoreKind;
+use perch_sim::{topology::topology, workload::Step};
 use std::{collections::HashMap, sync::Arc};
 
 /// Cycles of the first core before the speed of a mix alone is counted, and while it is.
@@ -95,7 +96,7 @@ impl Alone {
     }
 }
 
-/// Seconds of the operating system that a mix takes alone for an instruction.
+/// Seconds of the operating system that a mix takes alone for an instruction, on the kind of cores that suits it best.
 fn pace(job: &Job, program: usize, mix: usize) -> Result<f64, String> {
     let mut workload = (*job.workload).clone();
     workload.programs = vec![workload.programs[program].clone()];
@@ -107,30 +108,48 @@ fn pace(job: &Job, program: usize, mix: usize) -> Result<f64, String> {
         mix,
         instructions: u64::MAX,
     }];
-    let sample = simulate(&Job {
+    let job = Job {
         workload: Arc::new(workload),
-        placer: Placer::Default,
         times: Times {
             warm_up: Span::Cycles(COUNTED.0),
             length: Span::Cycles(COUNTED.1),
         },
         warm: true,
         ..job.clone()
-    })?;
-    let instructions: u64 = sample
-        .threads
-        .iter()
-        .map(|thread| thread.instructions)
-        .sum();
-    match instructions {
-        0 => Err(format!("mix {mix} does nothing alone")),
-        _ => Ok(sample.seconds / instructions as f64),
+    };
+    let kinds = topology(&job.machine).kinds;
+    let of_kind = |kind: &CoreKind| kind.pus.first().map(|pu| Placer::Fixed(vec![pu]));
+    // Where all cores are alike, it makes no difference on which it runs.
+    let placers: Vec<Placer> = match kinds.as_slice() {
+        [_] => vec![Placer::Default],
+        several => several.iter().filter_map(of_kind).collect(),
+    };
+    let mut least = f64::INFINITY;
+    for placer in placers {
+        let sample = simulate(&Job {
+            placer,
+            ..job.clone()
+        })?;
+        let instructions: u64 = sample
+            .threads
+            .iter()
+            .map(|thread| thread.instructions)
+            .sum();
+        least = least.min(sample.seconds / instructions as f64);
+    }
+    match least.is_finite() {
+        true => Ok(least),
+        false => Err(format!("mix {mix} does nothing alone")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perch_sim::{
+        config::{find_machine, find_workload},
+        detail::{Detail, Fidelity},
+    };
     use proptest::prelude::*;
 
     fn stats(before: u64, instructions: u64, wanted: f64) -> ThreadStats {
@@ -171,6 +190,42 @@ mod tests {
             prop_assert!((found - 1.0).abs() < 1e-6, "{found}");
             let found = alone.progress(&stats(before, instructions, 2.0 * needed)).unwrap();
             prop_assert!((found - 0.5).abs() < 1e-6, "{found}");
+        }
+    }
+
+    /// On a machine of two kinds of cores, the pace is that of the faster one, wherever a scheduler would put the thread.
+    #[test]
+    fn the_pace_is_that_of_the_best_kind_of_cores() {
+        let machine = Arc::new(find_machine("big-little").unwrap().at_real_clocks());
+        let workload = Arc::new(find_workload("fp-int-8").unwrap());
+        let job = |seed| Job {
+            machine: Arc::clone(&machine),
+            workload: Arc::clone(&workload),
+            detail: Detail::new(Fidelity::Interval, &machine, &workload),
+            placer: Placer::Default,
+            times: Times {
+                warm_up: Span::Cycles(0),
+                length: Span::Cycles(1),
+            },
+            seed,
+            warm: false,
+            marked: false,
+        };
+        let paces = |seed| {
+            let all = Alone::of_all(&job(seed)).unwrap();
+            all.iter()
+                .map(|alone| alone.phases[0].1)
+                .collect::<Vec<_>>()
+        };
+        let first = paces(0);
+        for seed in 1..8 {
+            for (one, other) in paces(seed).iter().zip(&first) {
+                let far = (one / other - 1.0).abs();
+                assert!(
+                    far < 0.01,
+                    "seed {seed}: {one} and {other} s an instruction"
+                );
+            }
         }
     }
 
