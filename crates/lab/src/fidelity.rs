@@ -6,7 +6,7 @@
 use crate::{
     parallel::{each, host_threads},
     random,
-    settled::{settle, steady},
+    settled::settle,
     simulate::begin_at,
 };
 use perch_sim::{
@@ -83,8 +83,8 @@ pub struct Comparison {
     /// The number of random placements at which each is simulated.
     pub placements: u32,
     /// Whether caches are cold and all is measured from the first access on. Otherwise they are as they are after a long
-    /// time: filled at first, and measured when the cycle level has settled ([`settle`], [`steady`]), at the latest after
-    /// 50 million cycles.
+    /// time: filled at first, and measured when the cycle level has settled ([`settle`]), at the latest after 50 million
+    /// cycles.
     pub cold: bool,
     /// Simulated while it is measured.
     pub measured: Ps,
@@ -313,14 +313,7 @@ fn play(
         system.warm();
         match begun {
             Some(begun) => system.run(begun)?,
-            None => {
-                let end = system.now() + MOST * system.machine().first_cycle();
-                settled = settle(&mut system, MOST)?;
-                // Where threads time-share PUs, a thread's speed depends on the slices that a span happens to have.
-                if comparison.threads as usize <= system.machine().pus() {
-                    settled &= steady(&mut system, end)?;
-                }
-            }
+            None => settled = settle(&mut system, MOST)?,
         }
     }
     let done = |system: &System| -> Vec<u64> {

@@ -4,7 +4,6 @@
 use perch_sim::{
     model::{Holds, MachineModel},
     system::{SimError, System},
-    units::Ps,
 };
 
 /// Cycles of the first kind of core from one look at the caches to the next.
@@ -15,16 +14,6 @@ const TURN_OVERS: u64 = 1;
 
 /// Threads that wait for memory for less than this part of their time are as fast whatever becomes of the cache.
 const NEGLIGIBLE: f64 = 0.01;
-
-/// Cycles of the first kind of core in the first of the spans in which speeds are compared.
-const SPAN: u64 = 150_000;
-
-/// By this part a thread's speed may differ from one span to the next, besides what is chance.
-const DRIFT: f64 = 0.02;
-
-/// One instruction in this many decides on a thread's speed in a span: it is another one by chance, as the number of
-/// independent events is.
-const DECISIVE: f64 = 20.0;
 
 /// A cache of the last level that holds data.
 struct Cache {
@@ -65,50 +54,6 @@ pub fn settle(system: &mut System, most: u64) -> Result<bool, SimError> {
         }
         before = after;
     }
-}
-
-/// Runs on until each thread is about as fast as it was in the span before, or until `end`. Each span is twice as long as
-/// the one before, so that slow changes are seen, too: threads that compete for a cache may take millions of cycles to
-/// divide it. Returns whether it got there.
-///
-/// # Errors
-/// A deadlock.
-pub fn steady(system: &mut System, end: Ps) -> Result<bool, SimError> {
-    let mut span = SPAN * system.machine().first_cycle();
-    let mut speeds: Option<Vec<f64>> = None;
-    let mut before = instructions(system);
-    while system.now() + span <= end && !system.is_done() {
-        system.run(system.now() + span)?;
-        let after = instructions(system);
-        let done: Vec<f64> = after
-            .iter()
-            .zip(&before)
-            .map(|(after, before)| (after - before) as f64)
-            .collect();
-        let now: Vec<f64> = done.iter().map(|done| done / span as f64).collect();
-        let is_steady = |speeds: &Vec<f64>| {
-            let pairs = speeds.iter().zip(&now).zip(&done);
-            pairs.into_iter().all(|((then, now), done)| {
-                // The span before was half as long.
-                let chance = (3.0 * DECISIVE / done.max(1.0)).sqrt();
-                (now - then).abs() <= (DRIFT + chance) * now.max(*then)
-            })
-        };
-        if speeds.as_ref().is_some_and(is_steady) {
-            return Ok(true);
-        }
-        (speeds, before) = (Some(now), after);
-        span *= 2;
-    }
-    Ok(system.is_done())
-}
-
-/// What each thread has executed.
-fn instructions(system: &System) -> Vec<u64> {
-    let threads = system.threads().iter();
-    threads
-        .map(|thread| thread.counters.instructions())
-        .collect()
 }
 
 /// The caches of the highest level that hold data.
@@ -211,42 +156,5 @@ steps = [{{ compute = "m", instructions = "forever" }}]
                 .into_iter()
                 .any(|(cache, missed)| missed < cache.lines + step)
         );
-    }
-
-    /// Instructions per picosecond over some cycles from now on.
-    fn speed(system: &mut System, cycles: u64) -> f64 {
-        let before: u64 = instructions(system).iter().sum();
-        let time = cycles * system.machine().first_cycle();
-        system.run(system.now() + time).unwrap();
-        let after: u64 = instructions(system).iter().sum();
-        (after - before) as f64 / time as f64
-    }
-
-    #[test]
-    fn a_thread_is_steady_once_its_data_are_there() {
-        let mut early = system("512 KiB");
-        early.run(2 * SPAN * early.machine().first_cycle()).unwrap();
-        let mut late = system("512 KiB");
-        assert_eq!(steady(&mut late, Ps::MAX), Ok(true));
-        assert!(late.now() > 3 * SPAN * late.machine().first_cycle());
-        let (early, late_speed) = (speed(&mut early, SPAN), speed(&mut late, 4 * SPAN));
-        late.run(late.now() + 100 * SPAN * late.machine().first_cycle())
-            .unwrap();
-        let last = speed(&mut late, 4 * SPAN);
-        assert!(
-            (late_speed / last - 1.0).abs() < 0.05,
-            "{late_speed} {last}"
-        );
-        assert!(early / last < 0.8, "{early} {last}");
-    }
-
-    #[test]
-    fn a_thread_of_one_speed_is_steady_after_two_spans() {
-        let mut system = system("1 KiB");
-        let cycle = system.machine().first_cycle();
-        assert_eq!(steady(&mut system, 2 * SPAN * cycle), Ok(false));
-        let begun = system.now();
-        assert_eq!(steady(&mut system, Ps::MAX), Ok(true));
-        assert_eq!(system.now() - begun, 3 * SPAN * cycle);
     }
 }
