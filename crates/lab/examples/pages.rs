@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for name in ["cmt", "masa", "workover"] {
         let picture = perch_lab::overview::svg(name, &docs.join("results"))?;
-        fs::write(docs.join(format!("images/{name}.svg")), picture)?;
+        fs::write(docs.join(format!("results/{name}.svg")), picture)?;
     }
     Ok(())
 }

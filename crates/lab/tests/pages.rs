@@ -48,13 +48,13 @@ fn pages_have_the_tables_that_their_results_make() {
     for name in ["cmt", "masa", "workover"] {
         let text = page(name);
         assert!(text.contains(&format!("<!-- counts {name} -->")));
-        assert!(text.contains(&format!("](images/{name}.svg)")));
-        let path = docs().join(format!("images/{name}.svg"));
+        assert!(text.contains(&format!("](results/{name}.svg)")));
+        let path = docs().join(format!("results/{name}.svg"));
         let picture = std::fs::read_to_string(&path).unwrap_or_default();
         let made = overview::svg(name, &docs().join("results"));
         assert!(
             picture == made.unwrap_or_else(|why| panic!("{why}")),
-            "docs/images/{name}.svg is stale: cargo run -p perch-lab --example pages"
+            "docs/results/{name}.svg is stale: cargo run -p perch-lab --example pages"
         );
         shown.push_str(&text);
     }
