@@ -39,7 +39,7 @@ struct Mark<'a> {
     range: Option<(f64, f64)>,
     holds: bool,
     /// Whether it would hold even if nothing that is compared made a difference.
-    empty: bool,
+    null: bool,
 }
 
 impl<'a> Mark<'a> {
@@ -67,7 +67,7 @@ impl<'a> Mark<'a> {
             allowed: (allowed.0 / published, allowed.1 / published),
             range: range.map(|(least, most)| (least / published, most / published)),
             holds: row.holds,
-            empty: row.null_holds == Some(true),
+            null: row.null_holds == Some(true),
         })
     }
 }
@@ -150,13 +150,13 @@ fn draw_mark(area: &Area<'_>, mark: &Mark<'_>, y: i32) -> Drawn {
         let line = vec![(place(least), y), (place(most), y)];
         area.draw(&PathElement::new(line, BLACK))?;
     }
-    draw_dot(area, (place(mark.ours), y), mark.holds, mark.empty)
+    draw_dot(area, (place(mark.ours), y), mark.holds, mark.null)
 }
 
-fn draw_dot(area: &Area<'_>, at: (i32, i32), holds: bool, empty: bool) -> Drawn {
+fn draw_dot(area: &Area<'_>, at: (i32, i32), holds: bool, null: bool) -> Drawn {
     let colour = COLOURS[if holds { 0 } else { 4 }];
     area.draw(&Circle::new(at, 4, WHITE.filled()))?;
-    let style = if empty {
+    let style = if null {
         colour.stroke_width(2)
     } else {
         colour.filled()
@@ -177,12 +177,12 @@ fn legend(area: &Area<'_>) -> Drawn {
     let y = 34;
     let mut x = 12;
     let word = |text: &str, x: i32| area.draw(&Text::new(text.to_owned(), (x, y), style.clone()));
-    for (text, holds, empty) in [
+    for (text, holds, null) in [
         ("holds", true, false),
         ("misses", false, false),
         ("would hold even without any difference", true, true),
     ] {
-        draw_dot(area, (x, y), holds, empty)?;
+        draw_dot(area, (x, y), holds, null)?;
         word(text, x + 10)?;
         x += 34 + 7 * text.chars().count() as i32;
     }

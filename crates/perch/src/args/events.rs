@@ -10,7 +10,7 @@ use clap::Args as ClapArgs;
 Examples:
   perch events                       what perch stat -e can count here
   perch events cache miss            events whose name or description has both words
-  perch events llc-misses            what one event is, and all its spellings
+  perch events instructions          what one event is, and all its spellings
   perch events r412e                 the events that have this code
   perch events 'pmc3=0x2e,umask3=0x41'
   perch events -e instructions,llc-misses     a set as raw codes

@@ -88,13 +88,7 @@ const NOT_RUN: [(&str, &str); 8] = [
 ];
 
 /// What a machine may lack: a part of the lines that need it, perch's exit code, and what it says.
-const LACKS: [(&str, i32, &str); 13] = [
-    // The first Zen, and some Arm cores, have no such event of a core.
-    (
-        "perch events llc-misses",
-        125,
-        "no event is called `llc-misses`",
-    ),
+const LACKS: [(&str, i32, &str); 12] = [
     ("perch power", 125, "no counter of energy here"),
     ("perch power", 125, "the counters of energy stand still"),
     ("energy", 125, "no counter of energy here"),

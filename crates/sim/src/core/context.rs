@@ -184,7 +184,7 @@ impl Context {
     #[inline]
     pub fn count_issue(&mut self, cycle: u64) {
         if cycle >= self.counted {
-            // None if it issued in the cycle before; asking would be a jump that the host cannot foresee.
+            // There are none if it issued in the cycle before; the host could not predict a branch on that.
             self.count_stalls(cycle);
             self.counters.issue_cycles += 1;
             self.counted = cycle + 1;

@@ -152,7 +152,7 @@ impl Cache {
         let before = set * self.sets.ways();
         let tags = &self.tags[before..before + self.sets.ways()];
         let tag = line as u32;
-        // In which way a line is, is as good as random: a jump for each would be guessed wrongly by the host most times.
+        // A line may be in any way: with a branch for each of them, the host would mispredict most of the time.
         let mut first = 0;
         for tags in tags.chunks(BLOCK) {
             let mut alike = alike(tags, tag);

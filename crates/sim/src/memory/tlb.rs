@@ -52,7 +52,7 @@ impl Tlb {
                 older: (first + (way + 1) % ways) as u32,
             }
         };
-        // Most buckets hold one page or none, so that the host guesses rightly where a search ends.
+        // Most buckets hold one page or none, so that the host predicts where a search ends.
         let buckets = (sets.capacity() * 8).next_power_of_two();
         Self {
             sets,
